@@ -11,7 +11,6 @@ use super::files::refuse_configuration;
 use base::failure::{Class, Classify};
 use base::files::{fill_atomically, removed, write_atomically};
 use base::progress::{Progress, Step};
-use medium::http::is_url;
 use medium::payload_sources::VerifyingReader;
 use medium::reader::MediumReader;
 use model::release::{MANIFEST, Payload, SIGNATURES};
@@ -21,22 +20,21 @@ const MEDIA: &str = "media";
 /// Everything that is served of a medium is public.
 const MODE: u32 = 0o644;
 
-/// Where the medium that a user names can be read on this machine: itself, or the copy of one on a server.
-pub fn local(medium: &Path, state: &Path, progress: &Progress) -> Result<PathBuf> {
-    if !medium.to_str().is_some_and(is_url) {
-        return Ok(medium.to_owned());
+/// The directory with the copy of a medium on a server; none for a medium of this machine.
+pub fn copy(medium: &MediumReader, state: &Path, progress: &Progress) -> Result<Option<PathBuf>> {
+    if medium.local().is_some() {
+        return Ok(None);
     }
-    let medium = MediumReader::open(medium)?;
     let media = state.join(MEDIA);
     let copy = media.join(medium.release_digest().to_string());
     if copy.join(MANIFEST).exists() {
         // A release can be signed after it was fetched.
-        keep_signatures(&medium, &copy)?;
+        keep_signatures(medium, &copy)?;
     } else {
-        fetch(&medium, &copy, progress)?;
+        fetch(medium, &copy, progress)?;
     }
     remove_others(&media, &copy)?;
-    Ok(copy)
+    Ok(Some(copy))
 }
 
 fn fetch(medium: &MediumReader, copy: &Path, progress: &Progress) -> Result<()> {
@@ -101,28 +99,31 @@ mod tests {
     use model::release::MediumKind;
     use testing::medium::SampleMedium;
 
+    /// The copy of the medium `name` on the server with this URL.
+    fn fetched(server: &str, name: &str, state: &Path) -> Result<PathBuf> {
+        let medium = MediumReader::open(Path::new(&format!("{server}/{name}")))?;
+        Ok(copy(&medium, state, &Progress::silent())?.unwrap())
+    }
+
     #[test]
     fn an_iso_and_a_directory_on_a_server_are_fetched_once_and_compared() {
         let sample = medium(MediumKind::Full);
         let server = sample.served();
         let state = tempfile::tempdir().unwrap();
-        let local = |name: &str| {
-            let url = format!("{}/{name}", server.url());
-            local(Path::new(&url), state.path(), &Progress::silent())
-        };
+        let fetched = |name: &str| fetched(&server.url(), name, state.path());
         for name in ["tree/", "full.iso"] {
-            let copy = local(name).unwrap();
+            let copy = fetched(name).unwrap();
             let files = MediumFiles::open(&copy).unwrap();
             assert_eq!(files.missing(), 0, "{name}");
             let asked = server.requests("").len();
-            assert_eq!(local(name).unwrap(), copy);
+            assert_eq!(fetched(name).unwrap(), copy);
             assert!(server.requests("").len() < asked + 6, "only the manifest is read again");
             fs::remove_dir_all(copy).unwrap();
         }
         fs::create_dir_all(state.path().join("media/another")).unwrap();
         fs::write(sample.tree().join("live/initrd"), vec![b'x'; crate::test_support::INITRD.len()]).unwrap();
-        assert_eq!(class_of(&local("tree/").unwrap_err()), Class::Verification);
-        local("full.iso").unwrap();
+        assert_eq!(class_of(&fetched("tree/").unwrap_err()), Class::Verification);
+        fetched("full.iso").unwrap();
         assert_eq!(fs::read_dir(state.path().join("media")).unwrap().count(), 1);
     }
 
@@ -131,14 +132,13 @@ mod tests {
         let sample = medium(MediumKind::Full);
         let server = sample.served();
         let state = tempfile::tempdir().unwrap();
-        let url = format!("{}/tree/", server.url());
         for signatures in [None, Some("one\n"), Some("one\ntwo\n"), None] {
             let path = sample.tree().join(SIGNATURES);
             match signatures {
                 Some(text) => fs::write(&path, text).unwrap(),
                 None => removed(fs::remove_file(&path)).unwrap(),
             }
-            let copy = local(Path::new(&url), state.path(), &Progress::silent()).unwrap();
+            let copy = fetched(&server.url(), "tree/", state.path()).unwrap();
             let files = MediumFiles::open(&copy).unwrap();
             let kept = fs::read_to_string(copy.join(SIGNATURES)).ok();
             assert_eq!(
@@ -152,8 +152,7 @@ mod tests {
     fn a_medium_that_is_not_served_is_not_fetched() {
         let server = SampleMedium::new(MediumKind::Full).served();
         let state = tempfile::tempdir().unwrap();
-        let url = format!("{}/tree/", server.url());
-        let error = local(Path::new(&url), state.path(), &Progress::silent()).unwrap_err();
+        let error = fetched(&server.url(), "tree/", state.path()).unwrap_err();
         assert_eq!(class_of(&error), Class::Invalid);
         assert_eq!(fs::read_dir(state.path()).unwrap().count(), 0);
     }
@@ -161,6 +160,8 @@ mod tests {
     #[test]
     fn a_medium_of_this_machine_stays_where_it_is() {
         let state = tempfile::tempdir().unwrap();
-        assert_eq!(local(Path::new("dist"), state.path(), &Progress::silent()).unwrap(), Path::new("dist"));
+        let sample = SampleMedium::new(MediumKind::Full);
+        let medium = MediumReader::open(&sample.tree()).unwrap();
+        assert_eq!(copy(&medium, state.path(), &Progress::silent()).unwrap(), None);
     }
 }

@@ -106,10 +106,16 @@ impl NetbootServer {
     pub fn start(options: &ServerOptions, progress: &Progress) -> Result<Self> {
         check(options)?;
         state_directory::prepare(&options.state)?;
-        // Before it is fetched, and what came.
-        MediumReader::open(&options.medium)?.judge(&options.known)?;
-        let medium = fetched::local(&options.medium, &options.state, progress)?;
-        let trust = MediumReader::open(&medium)?.judge(&options.known)?;
+        let named = MediumReader::open(&options.medium)?;
+        let judged = named.judge(&options.known)?;
+        let (medium, trust) = match fetched::copy(&named, &options.state, progress)? {
+            None => (options.medium.clone(), judged),
+            // A server can have sent other signatures than before.
+            Some(copy) => {
+                let judged = MediumReader::open(&copy)?.judge(&options.known)?;
+                (copy, judged)
+            }
+        };
         let files = MediumFiles::open(&medium)?;
         let system = BootSystem::of(&files, &options.arguments)?;
         let defaults = defaults(&files)?;
