@@ -52,10 +52,13 @@ impl VerifyCommand {
     pub fn run(self, context: &Context) -> Result<()> {
         let known = self.known.store()?;
         if let Some(output) = BuildOutput::open(&self.medium)? {
-            let report = verify_output(&output, &known, &context.progress)?;
-            context.show(&report, || report.to_string())?;
-            report.report.into_result()?;
-            return media_of(&output).try_for_each(|path| MediumReader::open(&path)?.judge(&known).map(drop));
+            let report = output.verify(&context.progress)?;
+            let media: Vec<_> = media_of(&output).map(|path| MediumReader::open(&path)).collect();
+            let signatures = summaries(&output, media.iter().flatten(), &known);
+            let verified = VerifiedOutput { report, signatures };
+            context.show(&verified, || verified.to_string())?;
+            verified.report.into_result()?;
+            return media.into_iter().try_for_each(|medium| medium?.judge(&known).map(drop));
         }
         let medium = MediumReader::open_for_verification(&self.medium)?;
         let report = verify(&medium, &known, &context.progress)?;
@@ -83,18 +86,17 @@ impl fmt::Display for VerifiedOutput {
     }
 }
 
-fn verify_output(output: &BuildOutput, known: &TrustStore, progress: &Progress) -> Result<VerifiedOutput> {
-    let report = output.verify(progress)?;
-    let summary = |path: PathBuf| {
-        let medium = MediumReader::open(&path).ok()?;
-        let name = path
-            .file_name()
-            .filter(|_| path != output.path())
-            .map_or(MANIFEST.into(), OsStr::to_string_lossy);
-        Some((name.into_owned(), SignatureSummary::of(&medium, known)))
+/// Who has signed each of `media`, which are of `output`, by their names.
+fn summaries<'a>(
+    output: &BuildOutput,
+    media: impl Iterator<Item = &'a MediumReader>,
+    known: &TrustStore,
+) -> BTreeMap<String, SignatureSummary> {
+    let name = |path: &Path| {
+        let named = path.file_name().filter(|_| path != output.path());
+        named.map_or(MANIFEST.into(), OsStr::to_string_lossy).into_owned()
     };
-    let signatures = media_of(output).filter_map(summary).collect();
-    Ok(VerifiedOutput { report, signatures })
+    media.map(|medium| (name(medium.path()), SignatureSummary::of(medium, known))).collect()
 }
 
 /// What has a release manifest at `path`: a medium, or all that a build wrote.
