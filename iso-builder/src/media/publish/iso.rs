@@ -48,8 +48,8 @@ pub(super) fn check(artifact: &OpenedArtifact) -> Result<()> {
 /// customization.
 pub(super) fn make(
     artifact: &OpenedArtifact,
-    tree: &Path,
-    output: &Path,
+    signatures: Option<&[u8]>,
+    (tree, output): (&Path, &Path),
     progress: &Progress,
 ) -> Result<u64> {
     let scratch = UnfinishedDirectory::begin(parent(output)).map_err(|error| unusable(output, error))?;
@@ -57,8 +57,7 @@ pub(super) fn make(
     let source = |payload: &Payload| -> Result<PathBuf> { Ok(tree.join(&payload.path)) };
     let boot_code = tree.join(parent(Path::new(ELTORITO)));
     let file = scratch.path().join("iso");
-    let signatures = artifact.signatures()?;
-    let parts = assemble(&recipe, signatures.as_deref(), &boot_code, &source, scratch.path())?;
+    let parts = assemble(&recipe, signatures, &boot_code, &source, scratch.path())?;
     parts.write(&file, output, "iso", progress)?;
     let placing = || format!("placing {}", output.display());
     let made = File::open(&file).class(Class::DiskIo, placing)?;

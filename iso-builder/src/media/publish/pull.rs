@@ -90,7 +90,7 @@ pub fn pull(
     step.into_inner().unwrap_or_else(PoisonError::into_inner).done();
     directory.finish(&artifact, previous.as_ref(), &all)?;
     if let Some(iso) = iso {
-        iso::make(&artifact, output, iso, progress)?;
+        iso::make(&artifact, signatures.as_deref(), (output, iso), progress)?;
     }
     Ok(PullReport {
         reference: reference.to_string(),

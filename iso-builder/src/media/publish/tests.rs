@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use base::failure::{class_of, render};
 use formats::minisign::SecretKey;
 use medium::payload_sources::{
-    PayloadPlace, VerifyingReader, artifact_source, open_release, source as source_of,
+    OpenedArtifact, PayloadPlace, VerifyingReader, artifact_source, open_release, source as source_of,
 };
 use medium::reader::MediumReader;
 use model::release::{MANIFEST, Purpose, SIGNATURES};
@@ -633,6 +633,24 @@ fn signatures_travel_with_their_release_and_go_with_it() {
             pulled(name, &client, &tree, None).unwrap().digest
         });
         assert_ne!(back.digest, pulled(name, &client, &tree, None).unwrap().digest);
+    }
+}
+
+#[test]
+fn the_signatures_of_an_opened_release_are_read_once() {
+    let bench = signed_bench();
+    let layout = bench.path("layout");
+    let (name, client) = (format!("oci:{}", layout.display()), client("{}"));
+    pushed(&bench.iso(), &name, &client).unwrap();
+    let artifact = OpenedArtifact::open(&reference(&name), &client).unwrap();
+    assert_eq!(artifact.signatures().unwrap().as_deref(), Some(&SIGNED[..]));
+    let (digest, size) = artifact.signatures_blob().unwrap();
+    fs::remove_file(layout.join("blobs/sha256").join(digest.to_string())).unwrap();
+    assert_eq!(artifact.signatures().unwrap().as_deref(), Some(&SIGNED[..]));
+    for offset in [0, 7, size] {
+        let mut rest = Vec::new();
+        artifact.blob(digest, size, offset).unwrap().read_to_end(&mut rest).unwrap();
+        assert_eq!(rest, &SIGNED[usize::try_from(offset).unwrap()..], "from {offset}");
     }
 }
 

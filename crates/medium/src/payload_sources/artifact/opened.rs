@@ -1,7 +1,8 @@
 //! A release in a registry or a layout, whose manifest and `release.json` have been read and checked.
 
 use std::collections::BTreeSet;
-use std::io::Read;
+use std::io::{Cursor, Read};
+use std::sync::OnceLock;
 
 use anyhow::Result;
 
@@ -33,6 +34,8 @@ pub struct OpenedArtifact {
     layers: BTreeSet<Digest>,
     patches: Vec<ReleasePatch>,
     signatures: Option<Descriptor>,
+    /// The file with the signatures, once it was read and compared with its digest.
+    read_signatures: OnceLock<Vec<u8>>,
 }
 
 impl OpenedArtifact {
@@ -53,7 +56,18 @@ impl OpenedArtifact {
         let release =
             Release::parse(&bytes).class(Class::Verification, || format!("reading {MANIFEST} of {name}"))?;
         let digest = Digest::of(&manifest);
-        Ok(Self { name, blobs, transport, digest, release, bytes, layers, patches, signatures })
+        Ok(Self {
+            name,
+            blobs,
+            transport,
+            digest,
+            release,
+            bytes,
+            layers,
+            patches,
+            signatures,
+            read_signatures: OnceLock::new(),
+        })
     }
 
     #[must_use]
@@ -77,12 +91,19 @@ impl OpenedArtifact {
         &self.bytes
     }
 
-    /// The signatures of `release.json`, as text without padding; none if it is unsigned. They are requested now, and not
-    /// checked.
+    /// The signatures of `release.json`, as text without padding; none if it is unsigned. They are requested
+    /// the first time, and not checked.
     pub fn signatures(&self) -> Result<Option<Vec<u8>>> {
         let Some(layer) = &self.signatures else { return Ok(None) };
-        let bytes = document(&self.blobs, layer, || format!("reading {SIGNATURES} of {}", self.name))?;
-        Ok(signatures::text(bytes))
+        let bytes = match self.read_signatures.get() {
+            Some(bytes) => bytes,
+            None => {
+                let reading = || format!("reading {SIGNATURES} of {}", self.name);
+                let bytes = document(&self.blobs, layer, reading)?;
+                self.read_signatures.get_or_init(|| bytes)
+            }
+        };
+        Ok(signatures::text(bytes.clone()))
     }
 
     /// Digest and length in bytes of the file with the signatures; none if it is unsigned.
@@ -115,8 +136,14 @@ impl OpenedArtifact {
         self.layers.contains(&digest)
     }
 
-    /// The bytes of a blob from `offset` on. Whoever reads them checks the digest.
+    /// The bytes of a blob from `offset` on. Whoever reads them checks the digest. Signatures that were read are not requested again.
     pub fn blob(&self, digest: Digest, size: u64, offset: u64) -> Result<Box<dyn Read + Send>> {
+        let of_signatures = self.signatures.as_ref().is_some_and(|layer| layer.digest == digest);
+        if let Some(bytes) = self.read_signatures.get().filter(|_| of_signatures) {
+            let mut rest = Cursor::new(bytes.clone());
+            rest.set_position(offset);
+            return Ok(Box::new(rest));
+        }
         self.blobs.read(digest, size, offset)
     }
 
