@@ -4,7 +4,7 @@
 //! is in [`steps`] and runs in the [`sandbox`]. [`obtain`] has what a definition names, and [`lock`] keeps it by digest.
 //! The parts that media are made of have rooms of their own: [`images`] the image store (with [`bolt`] for containerd's
 //! database), [`boot`] the loaders, [`kubernetes`] the distribution, [`workloads`] what the cluster
-//! applies; [`product`] what makes a medium ours on any base; [`signing`] the keys of releases; [`archive`] reads untrusted tar archives. [`media`]
+//! applies; [`product`] what makes a medium ours on any base; [`signing`] the keys of releases; [`provenance`] what a release was built from; [`archive`] reads untrusted tar archives. [`media`]
 //! assembles media, inspects, verifies and customizes finished ones, and takes them to registries and back.
 
 pub mod archive;
@@ -24,6 +24,7 @@ pub mod obtain;
 pub mod packages;
 pub mod pipeline;
 pub mod product;
+pub mod provenance;
 pub mod sandbox;
 pub mod sbom;
 pub mod signing;

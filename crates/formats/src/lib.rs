@@ -2,6 +2,7 @@
 //! of container images, keys and signatures.
 
 pub mod delta;
+pub mod dsse;
 pub mod fat;
 pub mod initrd;
 pub mod iso9660;

@@ -27,8 +27,12 @@ const PAGE: &str = "README.md";
 /// The report of a build, which lists the checksums and so is not in them.
 const REPORT: &str = "build-report.json";
 
+/// The bill of materials and the provenance of a build.
+const SBOM: &str = "sbom.spdx.json";
+const PROVENANCE: &str = "provenance.intoto.jsonl";
+
 /// Files that every build names alike: a release has them under the names of their media.
-const DOCUMENTS: [&str; 5] = [MANIFEST, SIGNATURES, "sbom.spdx.json", "custom.img", REPORT];
+const DOCUMENTS: [&str; 6] = [MANIFEST, SIGNATURES, SBOM, PROVENANCE, "custom.img", REPORT];
 
 #[derive(Debug)]
 pub(crate) struct Inputs {
@@ -172,7 +176,8 @@ mod tests {
         let files = [
             (MANIFEST, release.to_bytes()),
             (SIGNATURES, b"untrusted comment: a\n".to_vec()),
-            ("sbom.spdx.json", b"{}".to_vec()),
+            (SBOM, b"{}".to_vec()),
+            (PROVENANCE, b"{}\n".to_vec()),
             ("custom.img", vec![0; 16]),
             ("a-1.0.0-amd64.iso", b"full".to_vec()),
             ("a-1.0.0-amd64-net-install.iso", b"net".to_vec()),
@@ -204,6 +209,7 @@ mod tests {
                 "a-1.0.0-amd64-build-report.json",
                 "a-1.0.0-amd64-custom.img",
                 "a-1.0.0-amd64-net-install.iso",
+                "a-1.0.0-amd64-provenance.intoto.jsonl",
                 "a-1.0.0-amd64-release.json",
                 "a-1.0.0-amd64-release.json.minisig",
                 "a-1.0.0-amd64-sbom.spdx.json",
@@ -221,8 +227,8 @@ mod tests {
         let manifest: serde_json::Value =
             serde_json::from_slice(&fs::read(out.join(UPLOAD_MANIFEST)).unwrap()).unwrap();
         assert_eq!(manifest["files"].as_array().unwrap().len(), names.len());
-        assert_eq!(manifest["files"][8]["media_type"], "application/x-iso9660-image");
-        assert_eq!(manifest["files"][8]["size"], 4);
+        assert_eq!(manifest["files"][9]["media_type"], "application/x-iso9660-image");
+        assert_eq!(manifest["files"][9]["size"], 4);
         let page = fs::read_to_string(out.join(PAGE)).unwrap();
         assert!(
             names.iter().filter(|name| **name != PAGE).all(|name| page.contains(&format!("`{name}`"))),

@@ -24,7 +24,7 @@ pub(crate) struct AssetKind {
 }
 
 /// The first whose end fits is the kind of a file.
-const KINDS: [AssetKind; 19] = [
+const KINDS: [AssetKind; 20] = [
     kind(
         "-net-install.iso",
         "application/x-iso9660-image",
@@ -38,6 +38,11 @@ const KINDS: [AssetKind; 19] = [
     kind(".raw", "application/octet-stream", "the disk of an installed node"),
     kind(".qcow2", "application/octet-stream", "the disk of an installed node, for QEMU"),
     kind("-sbom.spdx.json", "application/spdx+json", "what the OS and every container image are made of"),
+    kind(
+        "-provenance.intoto.jsonl",
+        "application/vnd.in-toto+json",
+        "what the release was built from, signed",
+    ),
     kind("-build-report.json", "application/json", "what went into the build, and what came out"),
     kind("-release.json", "application/json", "every file of the medium with its SHA-256"),
     kind("-release.json.minisig", "text/plain", "the signatures of release.json, in minisign's format"),

@@ -12,6 +12,7 @@ use anyhow::{Context, Result, anyhow};
 use base::failure::{Class, Failure};
 use base::progress::Progress;
 use formats::oci::ImageReference;
+use medium::build_output::SBOM;
 use serde_json::json;
 use tar::{EntryType, Header};
 
@@ -21,7 +22,6 @@ use super::image_outputs::{LIST_OUTPUT, STORE_OUTPUT, stored};
 use super::image_report::ImageReport;
 use super::options::InputOptions;
 use super::program;
-use super::sbom::SBOM_FILE;
 use crate::cache::{StepKey, StepOutputs};
 use crate::definition::{Base, Definition, DiskSpec, LoadedDefinition, OutputKind};
 use crate::files::{digest_of_path, link_or_copy};
@@ -83,7 +83,7 @@ pub fn builder_image(options: &BuilderImageOptions, progress: &Progress) -> Resu
     }
     to.finish(&images)?;
     let sbom = beside(&options.output);
-    link_or_copy(&made.path(SBOM_FILE), &sbom)?;
+    link_or_copy(&made.path(SBOM), &sbom)?;
     Ok(ImageReport { sbom: Some(sbom), ..ImageReport::of(&name, image, &options.output) })
 }
 
@@ -206,7 +206,7 @@ impl Build<'_> {
                 let (id, version) = (&definition.id, &definition.version);
                 let product = SbomProduct { id, name: &definition.name, version };
                 let document = sbom::document(&product, &TreePackages::default(), &[inside], epoch);
-                fs::write(out.join(SBOM_FILE), document).context("writing the bill of materials")?;
+                fs::write(out.join(SBOM), document).context("writing the bill of materials")?;
                 fs::write(out.join(LIST_OUTPUT), serde_json::to_vec(&[image])?)
                     .context("writing the list of images")
             })

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use base::digest::Digest;
 use base::files;
 use base::parallel::{for_each, locked};
-use medium::build_output::{CHECKSUMS, iso_name, netboot_names};
+use medium::build_output::{CHECKSUMS, PROVENANCE, SBOM, iso_name, netboot_names};
 use medium::customization::{self, area};
 use medium::iso::recipe::{self, Recipe};
 use medium::reader::MediumReader;
@@ -26,14 +26,15 @@ use super::context::Build;
 use super::images::BuiltImages;
 use super::output::OutputDirectory;
 use super::program::BuildInstaller;
+use super::provenance::{MadeOutputs, net_install_manifest};
 use super::record::{FinishedRecord, OutputRecord};
-use super::sbom::SBOM_FILE;
 use crate::boot::loaders;
 use crate::cache::{StepOutputs, StepUse};
 use crate::definition::OutputKind;
 use crate::files::link_or_copy;
 use crate::media::assemble::{assemble, blank_area, boot_code, checksums};
 use crate::media::customize::customization::is_customized;
+use crate::provenance::Subject;
 use crate::steps::EXPANDED_OUTPUT;
 
 /// A file that a build has made or found up to date.
@@ -74,6 +75,9 @@ fn area_key() -> Value {
 /// Signs what a build makes: gets the bytes of a release manifest, and gives its signatures; none for an unsigned release.
 /// A build calls it for each manifest that it makes. The same signatures for the same manifest leave media as they are.
 pub(super) type ManifestSigner<'a> = dyn Fn(&[u8]) -> Result<Option<Vec<u8>>> + 'a;
+
+/// Makes the file that says what the outputs of a build were made from.
+pub(super) type ProvenanceWriter<'a> = dyn Fn(&MadeOutputs) -> Result<Vec<u8>> + 'a;
 
 /// The manifest of a medium, with its signatures.
 #[derive(Debug)]
@@ -181,7 +185,7 @@ impl Build<'_> {
         sbom: &Path,
         directory: &OutputDirectory,
         (targets, installer): (&BTreeSet<OutputKind>, &BuildInstaller),
-        sign: &ManifestSigner<'_>,
+        (sign, describe): (&ManifestSigner<'_>, &ProvenanceWriter<'_>),
     ) -> Result<MadeMedia> {
         let outputs = OutputRecord::open(&self.inputs.cache, directory)?;
         let manifests = self.manifests(parts, &outputs, targets, sign)?;
@@ -208,7 +212,8 @@ impl Build<'_> {
         let mut sums = std::mem::take(&mut *locked(&sums));
         let mut stale = self.keep_others(&manifests, &outputs, (targets, installer), &mut sums)?;
         let sbom = fs::read(sbom).context("reading the bill of materials")?;
-        let documents = [(MANIFEST, &full.bytes), (SBOM_FILE, &sbom)].into_iter();
+        let provenance = describe(&self.made_outputs(&manifests, &sums, sbom.clone(), installer)?)?;
+        let documents = [(MANIFEST, &full.bytes), (SBOM, &sbom), (PROVENANCE, &provenance)].into_iter();
         for (name, bytes) in documents.chain(full.signatures.iter().map(|text| (SIGNATURES, text))) {
             sums.insert(name.to_owned(), Digest::of(bytes));
             directory.write(name, bytes)?;
@@ -229,6 +234,40 @@ impl Build<'_> {
         let files = sums.into_iter().map(medium).collect::<Result<_>>()?;
         let uses = outputs.uses();
         Ok(MadeMedia { files, uses, release: full.digest(), stale, record: outputs.finish() })
+    }
+
+    /// What the statement about the outputs that `sums` lists is about.
+    fn made_outputs(
+        &self,
+        manifests: &SignedManifests,
+        sums: &BTreeMap<String, Digest>,
+        sbom: Vec<u8>,
+        installer: &BuildInstaller,
+    ) -> Result<MadeOutputs> {
+        let full = &manifests.full;
+        let mut outputs = BTreeSet::new();
+        let mut subjects = vec![Subject::new(MANIFEST, full.digest()), Subject::new(SBOM, Digest::of(&sbom))];
+        if sums.contains_key(&iso_name(&full.release, MediumKind::Full)) {
+            outputs.insert(OutputKind::Full);
+        }
+        if let Some(manifest) = &manifests.net_install {
+            let iso = iso_name(&manifest.release, MediumKind::NetInstall);
+            if sums.contains_key(&iso) {
+                outputs.insert(OutputKind::NetInstall);
+                subjects.push(Subject::new(net_install_manifest(&iso), manifest.digest()));
+            }
+        }
+        if netboot_names(&full.release).iter().all(|(_, name)| sums.contains_key(name)) {
+            outputs.insert(OutputKind::Netboot);
+        }
+        for kind in [OutputKind::DiskRaw, OutputKind::DiskQcow2] {
+            let (name, _) = self.disk_key(full, kind, installer)?;
+            if let Some(sha256) = sums.get(&name) {
+                outputs.insert(kind);
+                subjects.push(Subject::new(name, *sha256));
+            }
+        }
+        Ok(MadeOutputs { outputs, subjects, sbom })
     }
 
     /// Adds to `sums` the media in the directory that were not asked for and are what this build would make. Those of an

@@ -126,7 +126,13 @@ impl Recording {
     }
 
     /// The report of a build that has ended with these outputs.
-    pub(super) fn end(self, build: &Build<'_>, installer: Digest, made: &MadeMedia) -> Result<BuildReport> {
+    pub(super) fn end(
+        self,
+        build: &Build<'_>,
+        installer: Digest,
+        tools: BTreeMap<String, String>,
+        made: &MadeMedia,
+    ) -> Result<BuildReport> {
         let (definition, loaded) = (&build.inputs.loaded.definition, &build.inputs.loaded);
         let file = |path: &Path| -> Result<ReportedFile> {
             Ok(ReportedFile { path: path.to_owned(), sha256: digest_of_file(path)?.0 })
@@ -167,13 +173,15 @@ impl Recording {
             release: made.release,
             steps,
             outputs: made.files.iter().map(named).collect(),
-            tools: TOOLS
-                .into_iter()
-                .filter_map(|(tool, option)| Some((tool.to_owned(), version(tool, option)?)))
-                .collect(),
+            tools,
             warnings: locked(&self.warnings.0).clone(),
         })
     }
+}
+
+/// The versions of the programs of this host, as they tell them.
+pub(super) fn tools() -> BTreeMap<String, String> {
+    TOOLS.into_iter().filter_map(|(tool, option)| Some((tool.to_owned(), version(tool, option)?))).collect()
 }
 
 /// The first line of a program's version output.

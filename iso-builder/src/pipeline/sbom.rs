@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use medium::build_output::SBOM;
 use serde_json::json;
 
 use super::context::Build;
@@ -14,9 +15,6 @@ use crate::images::Store;
 use crate::kubernetes::Kubernetes;
 use crate::sbom::tree::{self, LayerReader};
 use crate::sbom::{self, PackageManager, SbomPackage, SbomProduct};
-
-/// The file name of the document.
-pub(super) const SBOM_FILE: &str = "sbom.spdx.json";
 
 impl Build<'_> {
     /// The bill of materials of the OS and of the images.
@@ -44,15 +42,15 @@ impl Build<'_> {
                 let product =
                     SbomProduct { id: &definition.id, name: &definition.name, version: &definition.version };
                 let document = sbom::document(&product, &os, &contents, self.lock.epoch);
-                fs::write(out.join(SBOM_FILE), document).context("writing the bill of materials")
+                fs::write(out.join(SBOM), document).context("writing the bill of materials")
             })
         })?;
-        Ok(outputs.path(SBOM_FILE))
+        Ok(outputs.path(SBOM))
     }
 }
 
 /// The distribution as a package; no package manager lists it.
-fn released(kubernetes: &Kubernetes) -> SbomPackage {
+pub(super) fn released(kubernetes: &Kubernetes) -> SbomPackage {
     let (owner, name) = kubernetes.repository();
     SbomPackage {
         manager: PackageManager::Github,

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use base::progress::Progress;
+use formats::dsse::Envelope;
 use jiff::Timestamp;
 use trust::{Revocations, TrustStore, TrustedKey};
 
@@ -74,5 +75,10 @@ impl BuildSigning {
         let when = i64::try_from(epoch).ok().and_then(|second| Timestamp::from_second(second).ok());
         let when = when.context("the time of the release is out of range")?;
         add_all(&self.signers, manifest, None, when)
+    }
+
+    /// Adds a signature of each key to the envelope of the provenance; none without a key.
+    pub(super) fn sign_provenance(&self, envelope: &mut Envelope) -> Result<()> {
+        self.signers.iter().try_for_each(|signer| signer.sign_envelope(envelope))
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use base::digest::Digest;
+use formats::oci::ImageReference;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -148,15 +149,21 @@ impl ImageContents {
         identifier("Image", name.rsplit('/').next().unwrap_or(name), &key)
     }
 
-    /// `pkg:oci/web@sha256:…?repository_url=registry.example.org/app/web&tag=1.2`.
     fn purl(&self) -> String {
-        let repository = self.name.repository();
-        let name = repository.path().rsplit('/').next().unwrap_or_default();
-        let url = repository.to_string();
-        let url: Vec<String> = url.split('/').map(encode).collect();
-        let tag = self.name.tag().map(|tag| format!("&tag={}", encode(tag))).unwrap_or_default();
-        format!("pkg:oci/{}@{}?repository_url={}{tag}", encode(name), self.digest.oci(), url.join("/"))
+        image_purl(&self.name, self.digest)
     }
+}
+
+/// The package URL of the image `name` with this digest:
+/// `pkg:oci/web@sha256:…?repository_url=registry.example.org/app/web&tag=1.2`.
+#[must_use]
+pub fn image_purl(name: &ImageReference, digest: Digest) -> String {
+    let repository = name.repository();
+    let last = repository.path().rsplit('/').next().unwrap_or_default();
+    let url = repository.to_string();
+    let url: Vec<String> = url.split('/').map(encode).collect();
+    let tag = name.tag().map(|tag| format!("&tag={}", encode(tag))).unwrap_or_default();
+    format!("pkg:oci/{}@{}?repository_url={}{tag}", encode(last), digest.oci(), url.join("/"))
 }
 
 fn package_id(purl: &str, package: &SbomPackage) -> String {

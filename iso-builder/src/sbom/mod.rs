@@ -10,6 +10,6 @@ pub mod package;
 pub mod tree;
 
 pub use contents::{ImageContents, TreePackages};
-pub use document::{SbomProduct, document};
+pub use document::{SbomProduct, document, image_purl};
 pub use package::{PackageManager, SbomPackage};
 pub use tree::{LayerReader, of_tree};

@@ -6,9 +6,10 @@ use anyhow::{Context, Result};
 use base::command::{Invocation, Runner, SystemRunner};
 use base::failure::{Class, Classify, Failure};
 use base::files::named;
+use formats::dsse::Envelope;
 use formats::minisign::{
     KeyDerivation, ParsePublicKeyError, ParseSecretKeyError, PublicKey, SIGNATURE_BYTES, SecretKey,
-    Signature, parse_signatures,
+    Signature, SignatureError, parse_signatures,
 };
 use jiff::Timestamp;
 use model::release::{MANIFEST, Release};
@@ -129,6 +130,17 @@ impl ReleaseSigner {
         Ok(signature)
     }
 
+    /// Adds the signature over `envelope`. An earlier one of this key is replaced.
+    ///
+    /// # Errors
+    /// As of [`Self::sign`].
+    pub fn sign_envelope(&self, envelope: &mut Envelope) -> Result<()> {
+        let key = &self.key.key;
+        envelope.sign(key, |bytes| self.sign_bytes(bytes))?;
+        let mut own = envelope.signatures().iter().filter(|signature| signature.key() == Some(key.id()));
+        self.checked(own.try_for_each(|signature| signature.verify(key, envelope)))
+    }
+
     fn sign_bytes(&self, bytes: &[u8]) -> Result<[u8; SIGNATURE_BYTES]> {
         match &self.method {
             SigningMethod::Key(secret) => Ok(secret.sign_bytes(bytes)),
@@ -138,8 +150,12 @@ impl ReleaseSigner {
 
     /// Fails if a command has signed something else, or with another key.
     fn check(&self, signature: &Signature, content: &[u8]) -> Result<()> {
+        self.checked(signature.verify(&self.key.key, content))
+    }
+
+    fn checked(&self, verified: Result<(), SignatureError>) -> Result<()> {
         let key = &self.key.key;
-        signature.verify(key, content).map_err(|_| {
+        verified.map_err(|_| {
             Failure::new(Class::Unexpected, format!("what the signer made is no signature of the key {}", key.id()))
                 .because(anyhow::anyhow!("it does not verify with the public key of {}", self.key.name))
                 .hint("The command has to sign with Ed25519 (RFC 8032), with the key whose public file was given, the bytes on its standard input as they are.")

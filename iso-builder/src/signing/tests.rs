@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use base::failure::{Class, class_of, render};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use formats::dsse::Envelope;
 use formats::minisign::{KeyDerivation, parse_signatures};
 use jiff::Timestamp;
 use model::config::{OwnerKey, ReleaseKey};
@@ -163,7 +164,12 @@ fn a_command_signs_and_one_that_makes_no_signature_is_refused() {
         key = key.display()
     );
     let own = ReleaseSigner::open(&options("device", &directory)).unwrap();
-    assert_eq!(signature(&by(command)), signature(&own));
+    assert_eq!(signature(&by(command.clone())), signature(&own));
+    let enveloped = |signer: &ReleaseSigner| {
+        let mut envelope = Envelope::new("application/vnd.in-toto+json", vec![b'x'; 1 << 20]);
+        signer.sign_envelope(&mut envelope).map(|()| envelope)
+    };
+    assert_eq!(enveloped(&by(command)).unwrap(), enveloped(&own).unwrap());
     assert_eq!(parse_signatures(signature(&own).as_bytes()).unwrap().len(), 1);
     let release = release();
     for (command, words) in [
@@ -175,6 +181,8 @@ fn a_command_signs_and_one_that_makes_no_signature_is_refused() {
         let error =
             by(command.into()).sign(&release, &release.to_bytes(), Timestamp::UNIX_EPOCH).unwrap_err();
         assert!(render(&error).contains(words), "{}", render(&error));
+        let error = render(&enveloped(&by(command.into())).unwrap_err());
+        assert!(error.contains(words) || words == "64", "{error}");
     }
 }
 

@@ -56,7 +56,7 @@ impl PublicKey {
     }
 
     /// Whether `signature` is this key's over `message`.
-    pub(super) fn signed(&self, message: &[u8], signature: &[u8]) -> bool {
+    pub(crate) fn signed(&self, message: &[u8], signature: &[u8]) -> bool {
         UnparsedPublicKey::new(&ED25519, self.bytes).verify(message, signature).is_ok()
     }
 }

@@ -20,6 +20,10 @@ pub use verify::{OutputFinding, OutputReport};
 pub const CHECKSUMS: &str = "SHA256SUMS";
 /// The report of a build with the list of its outputs. It is not in [`CHECKSUMS`], because it has times and differs each time.
 pub const REPORT: &str = "build-report.json";
+/// The bill of materials of a release: SPDX.
+pub const SBOM: &str = "sbom.spdx.json";
+/// The provenance of a release: an in-toto statement in a DSSE envelope.
+pub const PROVENANCE: &str = "provenance.intoto.jsonl";
 /// Where a build keeps its outputs until all of them are finished.
 pub const UNFINISHED: &str = ".iso-builder.unfinished";
 /// The hint for outputs of different builds.
