@@ -8,10 +8,10 @@ use std::fmt;
 use base::failure::{Class, Failure};
 use jiff::Timestamp;
 
-use crate::judge::{Signer, UnsignedReason, joined, list};
+use crate::judge::{DocumentError, Signer, Tally, UnsignedReason, joined, list};
 use crate::statement::SignatureStatement;
 use crate::store::{TrustStore, TrustedKey};
-use formats::minisign::{KeyId, PublicKey, SIGNATURE_BYTES, Signature, SignatureError};
+use formats::minisign::{PublicKey, SIGNATURE_BYTES, Signature};
 use model::config::CustomizationPolicy;
 
 /// What is known of the origin of a customization that may be used.
@@ -21,19 +21,6 @@ pub enum CustomizationTrust {
     Signed(Vec<Signer>),
     /// Any customization may be used.
     Unsigned(UnsignedReason),
-}
-
-/// Why a customization must not be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CustomizationError {
-    #[error("{0}")]
-    Unsigned(UnsignedReason),
-    /// A signature of a trusted key over something else.
-    #[error("the signature of {name} (key {key}) does not belong to it: {why}")]
-    Signature { name: String, key: KeyId, why: SignatureError },
-    /// Keys have signed it that somebody else may have.
-    #[error("it is signed with {}, which {} revoked", list("key", .0), if .0.len() == 1 { "is" } else { "are" })]
-    RevokedKeys(Vec<KeyId>),
 }
 
 /// Signs `content`, the bytes of a customization, with `key`, which signs by `sign`: see [`Signature::make`]. `when` is the moment of the
@@ -59,29 +46,19 @@ pub fn judge_customization(
     content: &[u8],
     signatures: &[Signature],
     store: &TrustStore,
-) -> Result<CustomizationTrust, CustomizationError> {
-    let (mut signers, mut unknown, mut revoked, mut wrong) =
-        (Vec::<Signer>::new(), Vec::new(), Vec::new(), None);
-    for signature in signatures {
-        let id = signature.key();
-        if store.revoked().keys.contains(&id) {
-            revoked.push(id);
-            continue;
-        }
-        let Some(TrustedKey { name, key, development }) = store.key(id) else {
-            unknown.push(id);
-            continue;
-        };
-        let (name, development) = (name.clone(), *development);
+) -> Result<CustomizationTrust, DocumentError> {
+    let verified = |signature: &Signature, TrustedKey { name, key, development }: &TrustedKey| {
+        let (name, id) = (name.clone(), key.id());
         match signature.verify(key, content) {
-            Ok(()) if signers.iter().any(|signer| signer.key == id) => {}
             Ok(()) => {
                 let when = SignatureStatement::of(signature.comment()).when;
-                signers.push(Signer { name, key: id, development, when });
+                Ok(Signer { name, key: id, development: *development, when })
             }
-            Err(why) => wrong = wrong.or(Some(CustomizationError::Signature { name, key: id, why })),
+            Err(why) => Err(DocumentError::Signature { name, key: id, why }),
         }
-    }
+    };
+    let Tally { signers, unknown, revoked, wrong } =
+        Tally::of(signatures, store, |signature| Some(signature.key()), verified);
     if !signers.is_empty() {
         return Ok(CustomizationTrust::Signed(signers));
     }
@@ -89,7 +66,7 @@ pub fn judge_customization(
         return Err(error);
     }
     if !revoked.is_empty() {
-        return Err(CustomizationError::RevokedKeys(revoked));
+        return Err(DocumentError::RevokedKeys(revoked));
     }
     let reason = match unknown.is_empty() {
         true => UnsignedReason::Missing,
@@ -97,25 +74,25 @@ pub fn judge_customization(
     };
     match store.customization() {
         CustomizationPolicy::Any => Ok(CustomizationTrust::Unsigned(reason)),
-        CustomizationPolicy::Signed => Err(CustomizationError::Unsigned(reason)),
+        CustomizationPolicy::Signed => Err(DocumentError::Unsigned(reason)),
     }
 }
 
-impl CustomizationError {
-    /// The error about the customization of `source`, with the next step.
-    #[must_use]
-    pub fn failure(self, source: &str) -> Failure {
-        let hint = match &self {
-            Self::Unsigned(_) | Self::RevokedKeys(_) => {
-                "Sign it with a key that this system trusts: `iso-builder customize … --sign-with KEY`. To install without it: \
-                 `iso-builder customize --reset`."
-            }
-            Self::Signature { .. } => "Customize the medium again. If you did not change it, do not use it.",
-        };
-        Failure::new(Class::Verification, format!("the customization of {source} is not trusted"))
-            .because(self)
-            .hint(hint)
-    }
+/// The error about the customization of `source`, with the next step.
+#[must_use]
+pub fn customization_failure(error: DocumentError, source: &str) -> Failure {
+    let hint = match &error {
+        DocumentError::Unsigned(_) | DocumentError::RevokedKeys(_) => {
+            "Sign it with a key that this system trusts: `iso-builder customize … --sign-with KEY`. To install without it: \
+             `iso-builder customize --reset`."
+        }
+        DocumentError::Signature { .. } => {
+            "Customize the medium again. If you did not change it, do not use it."
+        }
+    };
+    Failure::new(Class::Verification, format!("the customization of {source} is not trusted"))
+        .because(error)
+        .hint(hint)
 }
 
 /// A clause: `signed by …`, `added by its holder, not signed`.
@@ -188,7 +165,7 @@ mod tests {
                 match judged {
                     Ok(trust) => assert!(trust.to_string().starts_with(text), "{trust}"),
                     Err(error) => {
-                        let failure = error.failure("x.iso");
+                        let failure = customization_failure(error, "x.iso");
                         assert_eq!(failure.class(), Class::Verification);
                         let text = base::failure::render(&failure.into());
                         assert!(text.contains("the customization of x.iso is not trusted"), "{text}");

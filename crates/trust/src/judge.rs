@@ -97,23 +97,12 @@ pub fn judge(
     }
     let Some(signatures) = signatures else { return unsigned(UnsignedReason::Missing) };
     let signatures = parse_signatures(signatures).map_err(TrustError::Format)?;
-    let (mut signers, mut unknown, mut revoked, mut wrong) =
-        (Vec::<Signer>::new(), Vec::new(), Vec::new(), None);
-    for signature in &signatures {
-        if store.revoked().keys.contains(&signature.key()) {
-            revoked.push(signature.key());
-            continue;
-        }
-        let Some(key) = store.key(signature.key()) else {
-            unknown.push(signature.key());
-            continue;
-        };
-        match verified(release, manifest, signature, key) {
-            Ok(signer) if signers.iter().all(|known| known.key != signer.key) => signers.push(signer),
-            Ok(_) => {}
-            Err(error) => wrong = wrong.or(Some(error)),
-        }
-    }
+    let Tally { signers, unknown, revoked, wrong } = Tally::of(
+        &signatures,
+        store,
+        |signature| Some(signature.key()),
+        |signature, key| verified(release, manifest, signature, key),
+    );
     if signers.len() >= store.threshold() {
         return Ok(ReleaseTrust::Signed(signers));
     }
@@ -140,6 +129,61 @@ fn verified(
         Some(said) => Err(TrustError::Statement { name, key: key.id(), said }),
         None => Ok(Signer { name, key: key.id(), development: *development, when: statement.when }),
     }
+}
+
+/// What the signatures of a document are worth.
+pub(crate) struct Tally<E> {
+    /// The trusted keys that have signed it, each once.
+    pub(crate) signers: Vec<Signer>,
+    pub(crate) unknown: Vec<KeyId>,
+    pub(crate) revoked: Vec<KeyId>,
+    /// The first signature of a trusted key that is wrong.
+    pub(crate) wrong: Option<E>,
+}
+
+impl<E> Tally<E> {
+    /// Counts `signatures` by the keys of `store`. `key_of` is the key that a signature names, none if it is of a kind that no store
+    /// has; `verify` checks one of a trusted key.
+    pub(crate) fn of<S>(
+        signatures: &[S],
+        store: &TrustStore,
+        key_of: impl Fn(&S) -> Option<KeyId>,
+        verify: impl Fn(&S, &TrustedKey) -> Result<Signer, E>,
+    ) -> Self {
+        let mut tally = Self { signers: Vec::new(), unknown: Vec::new(), revoked: Vec::new(), wrong: None };
+        for signature in signatures {
+            let Some(id) = key_of(signature) else { continue };
+            if store.revoked().keys.contains(&id) {
+                tally.revoked.push(id);
+                continue;
+            }
+            let Some(key) = store.key(id) else {
+                tally.unknown.push(id);
+                continue;
+            };
+            match verify(signature, key) {
+                Ok(signer) if tally.signers.iter().all(|known| known.key != signer.key) => {
+                    tally.signers.push(signer);
+                }
+                Ok(_) => {}
+                Err(error) => tally.wrong = tally.wrong.or(Some(error)),
+            }
+        }
+        tally
+    }
+}
+
+/// Why a document that is no release, but is signed with the same keys, must not be used: a customization, a provenance.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DocumentError {
+    #[error("{0}")]
+    Unsigned(UnsignedReason),
+    /// A signature of a trusted key over something else.
+    #[error("the signature of {name} (key {key}) does not belong to it: {why}")]
+    Signature { name: String, key: KeyId, why: SignatureError },
+    /// Keys have signed it that somebody else may have.
+    #[error("it is signed with {}, which {} revoked", list("key", .0), if .0.len() == 1 { "is" } else { "are" })]
+    RevokedKeys(Vec<KeyId>),
 }
 
 impl ReleaseTrust {

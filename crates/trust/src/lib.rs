@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`store`] | the keys that a system trusts, how many of them have to sign, and what becomes of unsigned releases |
 //! | [`customization`] | the same for the customization of a medium |
+//! | [`provenance`] | the same for the provenance of a release |
 //! | [`memory`] | what a system remembers beyond the release that it runs: the lowest rollback index, and what was revoked |
 //! | [`revocations`] | keys and releases that were taken back |
 //! | [`statement`] | what a signature says of a release in its trusted comment |
@@ -16,16 +17,18 @@
 pub mod customization;
 pub mod judge;
 pub mod memory;
+pub mod provenance;
 pub mod revocations;
 pub mod statement;
 pub mod store;
 #[cfg(test)]
 mod tests;
 
-pub use customization::{CustomizationError, CustomizationTrust, judge_customization, sign_customization};
-pub use judge::{ReleaseTrust, Signer, TrustError, UnsignedReason, judge};
+pub use customization::{CustomizationTrust, customization_failure, judge_customization, sign_customization};
+pub use judge::{DocumentError, ReleaseTrust, Signer, TrustError, UnsignedReason, judge};
 pub use memory::{ParseTrustMemoryError, TrustMemory};
 pub use model::config::{CustomizationPolicy, UnsignedRelease};
+pub use provenance::{judge_provenance, provenance_failure};
 pub use revocations::Revocations;
 pub use statement::sign_release;
 pub use store::{ParseTrustStoreError, TrustStore, TrustedKey};

@@ -34,7 +34,7 @@ use model::release::{Payload, Purpose, Release};
 use model::release_manifest::ReleaseManifest;
 use transfer::download::RetryPolicy;
 use transfer::download::proxies::{Proxies, choose};
-use trust::{CustomizationTrust, ReleaseTrust, TrustStore, judge_customization};
+use trust::{CustomizationTrust, ReleaseTrust, TrustStore, customization_failure, judge_customization};
 use uuid::Uuid;
 
 const COMMAND_LINE: &str = "/proc/cmdline";
@@ -73,7 +73,7 @@ impl MediumCustomization {
         let digest = Digest::of(&area::bytes(&content).class(Class::Unexpected, packing)?);
         let bytes = content.signed_bytes().class(Class::Unexpected, packing)?;
         let judged = judge_customization(&bytes, &content.signatures, store);
-        let trust = judged.map_err(|error| error.failure(name))?;
+        let trust = judged.map_err(|error| customization_failure(error, name))?;
         Ok(Some(Self { content, digest, trust }))
     }
 }

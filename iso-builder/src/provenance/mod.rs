@@ -8,13 +8,16 @@
 //! | Module | What it knows |
 //! |---|---|
 //! | [`statement`] | the document: types for writing and reading |
+//! | [`beside`] | the file beside a finished release: whether it is about it, and who has signed it |
 //! | [`dependencies`] | what a lock file and a definition name, as dependencies of a build |
 //! | [`public`] | which parts of paths and URLs may be told to everybody |
 
+pub mod beside;
 pub mod dependencies;
 pub mod public;
 pub mod statement;
 
+pub use self::beside::{ProvenanceDescription, ReleaseProvenance};
 pub use self::dependencies::FoundPackages;
 pub use self::statement::{
     BUILD_TYPE, BUILDER_ID, BuildDefinition, BuilderVersion, DefinitionParameter, Dependency,

@@ -106,6 +106,13 @@ impl KnownKeyArguments {
         Self { allow_unsigned: true, ..Self::default() }
     }
 
+    /// The same with one key more.
+    #[cfg(test)]
+    pub(crate) fn trusting(mut self, key: &str) -> Self {
+        self.key.push(key.to_owned());
+        self
+    }
+
     pub(crate) fn store(self) -> Result<TrustStore> {
         known_keys(&self.directory.directory(), &self.key, self.allow_unsigned)
     }

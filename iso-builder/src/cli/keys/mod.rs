@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use base::failure::{Class, Failure};
 use base::program::Context;
+use formats::dsse::Envelope;
 use formats::minisign::KeyDerivation;
 use jiff::Timestamp;
 use medium::reader::MediumReader;
@@ -17,6 +18,7 @@ use self::revoke::RevokeArguments;
 use self::rotate::RotateArguments;
 use crate::media::finished::verify::manifests_of;
 use crate::media::sign::SignableMedia;
+use crate::provenance::ReleaseProvenance;
 use crate::signing::arguments::{
     KeyDirectoryArguments, KnownKeyArguments, PassphraseArguments, SigningArguments,
 };
@@ -71,7 +73,8 @@ struct ShowArguments {
 /// Sign finished media, wherever they were built.
 ///
 /// Every release manifest of MEDIUM gets a signature: those of the ISOs and that of the directory that a build wrote. An ISO is changed
-/// in place, at the 8192 bytes that it has for signatures; checksums and report follow. Signatures of other keys stay.
+/// in place, at the 8192 bytes that it has for signatures; checksums and report follow. The provenance of a directory is signed too.
+/// Signatures of other keys stay.
 #[derive(Debug, clap::Args)]
 struct SignArguments {
     /// The directory that a build wrote, an ISO, a drive that holds one, or a directory with release.json. Repeatable.
@@ -176,7 +179,10 @@ impl SignArguments {
             let mut add = |manifest: &[u8], existing: Option<&[u8]>| {
                 Ok(add_all(&signers, manifest, existing, when)?.unwrap_or_default())
             };
-            media.sign(&mut add, &context.progress)
+            let mut add_to_provenance = |envelope: &mut Envelope| {
+                signers.iter().try_for_each(|signer| signer.sign_envelope(envelope))
+            };
+            media.sign(&mut add, &mut add_to_provenance, &context.progress)
         };
         let reports = media.into_iter().map(sign).collect::<Result<Vec<_>>>()?;
         context.show(&reports, || {
@@ -195,9 +201,10 @@ pub(super) fn moment() -> Result<Timestamp> {
     })
 }
 
-/// What a medium with a release manifest says of its signatures.
+/// What a medium with a release manifest, or the provenance of one, says of its signatures.
 #[derive(Debug, Serialize)]
 struct CheckedSignatures {
+    /// Of a provenance its file.
     medium: PathBuf,
     #[serde(flatten)]
     signatures: SignatureSummary,
@@ -208,19 +215,27 @@ impl VerifyArguments {
         let known = self.known.store()?;
         let paths = self.medium.iter().map(|path| manifests_of(path)).collect::<Result<Vec<_>>>()?.concat();
         let media = paths.iter().map(|path| MediumReader::open(path)).collect::<Result<Vec<_>>>()?;
-        let checked: Vec<_> = media
+        let directories = self.medium.iter().filter(|path| path.is_dir());
+        let provenances = directories.map(|path| ReleaseProvenance::find(path));
+        let provenances: Vec<_> = provenances.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
+        let mut checked: Vec<_> = media
             .iter()
             .map(|medium| CheckedSignatures {
                 medium: medium.path().to_owned(),
                 signatures: SignatureSummary::of(medium, &known),
             })
             .collect();
+        checked.extend(provenances.iter().map(|provenance| CheckedSignatures {
+            medium: provenance.path().to_owned(),
+            signatures: provenance.signatures(&known),
+        }));
         context.show(&checked, || {
             let line = |checked: &CheckedSignatures| {
                 format!("{}: {}", checked.medium.display(), printable(&checked.signatures.text))
             };
             checked.iter().map(line).collect::<Vec<_>>().join("\n")
         })?;
-        media.iter().try_for_each(|medium| medium.judge(&known).map(drop))
+        media.iter().try_for_each(|medium| medium.judge(&known).map(drop))?;
+        provenances.iter().try_for_each(|provenance| provenance.check(&known))
     }
 }

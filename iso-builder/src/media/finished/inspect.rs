@@ -16,6 +16,7 @@ use serde::Serialize;
 use trust::TrustStore;
 
 use crate::media::customize::{ConfigSummary, Customization};
+use crate::provenance::ProvenanceDescription;
 use crate::signing::SignatureSummary;
 use crate::signing::arguments::KnownKeyArguments;
 use crate::wording::{counted, printable};
@@ -33,7 +34,11 @@ pub struct InspectCommand {
 
 impl InspectCommand {
     pub fn run(self, context: &Context) -> Result<()> {
-        let description = MediumDescription::of(&MediumReader::open(&self.medium)?, &self.known.store()?)?;
+        let known = self.known.store()?;
+        let mut description = MediumDescription::of(&MediumReader::open(&self.medium)?, &known)?;
+        if self.medium.is_dir() {
+            description.provenance = Some(ProvenanceDescription::of(&self.medium, &known));
+        }
         context.show(&description, || description.to_string())
     }
 }
@@ -55,6 +60,9 @@ pub struct MediumDescription {
     pub install_configs: Vec<EmbeddedConfig>,
     /// Its customization; configurations from there are used instead of those.
     pub customized: Customization,
+    /// What it was built from; absent for an ISO, which has it beside itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provenance: Option<ProvenanceDescription>,
 }
 
 /// The description of an ISO, from its volume descriptor.
@@ -108,6 +116,7 @@ impl MediumDescription {
                 .map(|payload| EmbeddedConfig::read(medium, payload))
                 .collect(),
             customized: Customization::of(medium, known),
+            provenance: None,
             release,
         })
     }
@@ -147,7 +156,8 @@ impl fmt::Display for MediumDescription {
         for config in &self.install_configs {
             writeln!(f, "\n{config}")?;
         }
-        write!(f, "\n{}", self.customized)
+        write!(f, "\n{}", self.customized)?;
+        self.provenance.iter().try_for_each(|provenance| write!(f, "\n\n{provenance}"))
     }
 }
 

@@ -9,7 +9,10 @@ use base::failure::class_of;
 use base::failure::{Class, render};
 use base::program::{Context, Format};
 use base::progress::Progress;
-use medium::build_output::{BuildOutput, CHECKSUMS, REPORT, UNFINISHED, iso_name, netboot_names};
+use formats::minisign::SecretKey;
+use medium::build_output::{
+    BuildOutput, CHECKSUMS, PROVENANCE, REPORT, SBOM, UNFINISHED, iso_name, netboot_names,
+};
 use medium::customization::FILE;
 use medium::payload_sources::{RetryPolicy, read_release, source};
 use model::release::{MANIFEST, MediumKind, Purpose};
@@ -21,6 +24,8 @@ use super::built_iso;
 use super::verify::VerifyCommand;
 use crate::media::assemble::{blank_area, checksums};
 use crate::media::customize::{CustomizationLocation, change};
+use crate::provenance::statement::tests::statement;
+use crate::provenance::{ProvenanceDescription, Subject};
 use crate::signing::arguments::KnownKeyArguments;
 use medium::reader::MediumReader;
 
@@ -46,9 +51,29 @@ impl Output {
         }
         blank_area(&path(FILE)).unwrap();
         fs::write(path("sbom.spdx.json"), "{}").unwrap();
+        let subjects = [(MANIFEST, release.to_bytes()), (SBOM, b"{}".to_vec())]
+            .map(|(name, bytes)| Subject::new(name, Digest::of(&bytes)));
         let output = Self { directory, iso };
-        output.seal();
+        output.provenance(&[], subjects.to_vec());
         output
+    }
+
+    /// Gives it a provenance about `subjects`, which `keys` have signed; a key above 100 signs something else.
+    fn provenance(&self, keys: &[u8], subjects: Vec<Subject>) {
+        let mut envelope = statement(subjects).to_envelope();
+        for number in keys {
+            let key = secret_key(number % 100);
+            let sign = |bytes: &[u8]| -> anyhow::Result<_> {
+                Ok(key.sign_bytes(if *number > 100 { b"other" } else { bytes }))
+            };
+            envelope.sign(&key.public_key(), sign).unwrap();
+        }
+        fs::write(self.path().join(PROVENANCE), envelope.to_line()).unwrap();
+        self.seal();
+    }
+
+    fn verify(&self, known: KnownKeyArguments) -> anyhow::Result<()> {
+        VerifyCommand { medium: self.path().to_owned(), known }.run(&Context::silent(Format::Text))
     }
 
     /// Lists what is there, as the end of a build does.
@@ -86,6 +111,77 @@ impl Output {
     }
 }
 
+fn secret_key(number: u8) -> SecretKey {
+    SecretKey::of_seed([number; 8], [number; 32])
+}
+
+#[test]
+fn a_provenance_has_to_be_about_the_release_beside_it_and_its_signatures_have_to_be_right() {
+    let output = Output::new();
+    let subject = |name: &str| Subject::new(name, Digest::of(&fs::read(output.path().join(name)).unwrap()));
+    let own = || vec![subject(MANIFEST), subject(SBOM)];
+    let other = |name: &str| Subject::new(name, Digest::of(b"other"));
+    let known = || {
+        let known = KnownKeyArguments::allowing_unsigned();
+        known.trusting(&secret_key(1).public_key().to_string())
+    };
+    for (keys, subjects, fault) in [
+        (&[][..], own(), None),
+        (&[1], own(), None),
+        (&[7], own(), None),
+        (
+            &[101],
+            own(),
+            Some("the signature of 0101010101010101 (key 0101010101010101) does not belong to it"),
+        ),
+        (&[1], vec![subject(SBOM)], Some("release.json is not a subject of it")),
+        (&[1], vec![other(MANIFEST), subject(SBOM)], Some("release.json is not a subject of it")),
+        (&[1], vec![subject(MANIFEST), other(SBOM)], Some("sbom.spdx.json is not a subject of it")),
+        (&[1], vec![subject(MANIFEST)], Some("sbom.spdx.json is not a subject of it")),
+    ] {
+        output.provenance(keys, subjects);
+        let verified = output.verify(known());
+        let Some(fault) = fault else {
+            verified.unwrap();
+            continue;
+        };
+        let error = verified.unwrap_err();
+        assert_eq!(class_of(&error), Class::Verification, "{fault}");
+        assert!(render(&error).contains(fault), "{fault}: {}", render(&error));
+    }
+    fs::write(output.path().join(PROVENANCE), "{}").unwrap();
+    output.seal();
+    assert_eq!(class_of(&output.verify(known()).unwrap_err()), Class::Verification);
+    fs::remove_file(output.path().join(PROVENANCE)).unwrap();
+    output.seal();
+    output.verify(known()).unwrap();
+}
+
+#[test]
+fn inspecting_a_release_says_what_it_was_built_from() {
+    let output = Output::new();
+    let store = KnownKeyArguments::allowing_unsigned().store().unwrap();
+    let told = || ProvenanceDescription::of(output.path(), &store).to_string();
+    let digest = |text: &str| Digest::of(text.as_bytes());
+    let found = told();
+    for part in [
+        "signed     not signed".to_owned(),
+        format!("definition image.yaml, sha256:{}", digest("definition")),
+        format!("lock       sha256:{}", digest("lock")),
+        format!("builder    iso-builder 1.0.0, sha256:{}", digest("builder")),
+        "inputs".to_owned(),
+    ] {
+        assert!(found.contains(&part), "{part}: {found}");
+    }
+    assert!(!found.contains("FAULT"), "{found}");
+    fs::write(output.path().join(SBOM), "other").unwrap();
+    assert!(told().contains("FAULT      sbom.spdx.json is not a subject of it"), "{}", told());
+    fs::write(output.path().join(PROVENANCE), "{}").unwrap();
+    assert!(told().contains("not readable: "), "{}", told());
+    fs::remove_file(output.path().join(PROVENANCE)).unwrap();
+    assert!(told().contains("none: provenance.intoto.jsonl is missing"), "{}", told());
+}
+
 #[test]
 fn what_a_build_wrote_is_a_medium_by_its_iso() {
     let output = Output::new();
@@ -102,7 +198,7 @@ fn what_a_build_wrote_is_good_and_each_changed_byte_is_found() {
     assert_eq!(output.faults(), [""; 0]);
     let mut names: Vec<_> = fs::read_dir(output.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     names.sort();
-    assert_eq!(names.len(), 8, "{names:?}");
+    assert_eq!(names.len(), 9, "{names:?}");
     for name in names.iter().map(|name| name.to_str().unwrap()) {
         output.flip(name);
         let verify =

@@ -32,6 +32,9 @@ pub struct VerifyReport {
     pub release_sha256: Digest,
     /// Who has signed it, by the keys that are known here.
     pub signatures: SignatureSummary,
+    /// Who has signed the provenance in the directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provenance: Option<SignatureSummary>,
     /// How many payloads should be on the medium.
     pub payloads: usize,
     /// Their bytes, from the manifest.
@@ -174,6 +177,9 @@ impl fmt::Display for VerifyReport {
             )?;
         }
         writeln!(f, "{}", printable(&self.signatures.text))?;
+        if let Some(provenance) = &self.provenance {
+            writeln!(f, "provenance: {}", printable(&provenance.text))?;
+        }
         writeln!(f, "{}", self.customized)?;
         if self.coverage == VerifyCoverage::PayloadsOnly {
             writeln!(f, "warning: {OTHER_RECIPE}")?;

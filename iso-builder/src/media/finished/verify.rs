@@ -30,6 +30,7 @@ use trust::TrustStore;
 
 pub use super::report::{MediumFault, MediumFinding, VerifyCoverage, VerifyReport};
 use crate::media::customize::{Customization, customization};
+use crate::provenance::{PROVENANCE, ReleaseProvenance};
 use crate::signing::SignatureSummary;
 use crate::signing::arguments::KnownKeyArguments;
 use crate::wording::printable;
@@ -54,18 +55,32 @@ impl VerifyCommand {
         if let Some(output) = BuildOutput::open(&self.medium)? {
             let report = output.verify(&context.progress)?;
             let media: Vec<_> = media_of(&output).map(|path| MediumReader::open(&path)).collect();
-            let signatures = summaries(&output, media.iter().flatten(), &known);
+            let mut signatures = summaries(&output, media.iter().flatten(), &known);
+            signatures
+                .extend(provenance_signatures(&self.medium, &known).map(|found| (PROVENANCE.into(), found)));
             let verified = VerifiedOutput { report, signatures };
             context.show(&verified, || verified.to_string())?;
             verified.report.into_result()?;
-            return media.into_iter().try_for_each(|medium| medium?.judge(&known).map(drop));
+            media.into_iter().try_for_each(|medium| medium?.judge(&known).map(drop))?;
+            return check_provenance(&self.medium, &known);
         }
         let medium = MediumReader::open_for_verification(&self.medium)?;
         let report = verify(&medium, &known, &context.progress)?;
         context.show(&report, || report.to_string())?;
         report.into_result()?;
-        medium.judge(&known).map(drop)
+        medium.judge(&known)?;
+        check_provenance(&self.medium, &known)
     }
+}
+
+/// Fails if the provenance beside a release is about another one, or must not be used. It may be missing: older builders wrote none.
+fn check_provenance(directory: &Path, known: &TrustStore) -> Result<()> {
+    ReleaseProvenance::find(directory)?.map_or(Ok(()), |provenance| provenance.check(known))
+}
+
+/// Who has signed the provenance in `directory`; none if it is missing, or damaged, which [`check_provenance`] reports.
+fn provenance_signatures(directory: &Path, known: &TrustStore) -> Option<SignatureSummary> {
+    Some(ReleaseProvenance::find(directory).ok()??.signatures(known))
 }
 
 /// The outputs of a build, and who has signed each release manifest among them.
@@ -133,6 +148,7 @@ pub fn verify(medium: &MediumReader, known: &TrustStore, progress: &Progress) ->
         kind: release.medium,
         release_sha256: medium.release_digest(),
         signatures: SignatureSummary::of(medium, known),
+        provenance: provenance_signatures(medium.path(), known),
         payloads: local.len(),
         bytes,
         remote,

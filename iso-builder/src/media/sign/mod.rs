@@ -22,4 +22,6 @@ mod signable_medium;
 #[cfg(test)]
 mod tests;
 
-pub use signable_media::{ManifestToSign, SignManifest, SignReport, SignableMedia, SignedMedia};
+pub use signable_media::{
+    ManifestToSign, SignManifest, SignProvenance, SignReport, SignableMedia, SignedMedia, SignedProvenance,
+};

@@ -9,7 +9,9 @@ use anyhow::{Result, anyhow};
 use base::cancellation;
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
+use base::files::{read_at_most, write_atomically};
 use base::progress::Progress;
+use formats::dsse::{Envelope, MAX_ENVELOPE_BYTES};
 use medium::build_output::{BUILD_AGAIN, BuildOutput};
 use medium::signatures;
 use model::release::{MANIFEST, MediumKind, Release, SIGNATURES};
@@ -17,10 +19,14 @@ use model::rollback_index::RollbackIndex;
 use serde::Serialize;
 
 use super::listed_outputs::{ListedOutputs, as_built};
-use super::signable_medium::{SignableMedium, replaceable};
+use super::signable_medium::{MODE, SignableMedium, replaceable};
+use crate::provenance::{PROVENANCE, ReleaseProvenance};
 
 /// Gets the bytes of a manifest, and the signatures that it has; gives those that it shall have, in minisign's format.
 pub type SignManifest<'a> = dyn FnMut(&[u8], Option<&[u8]>) -> Result<Vec<u8>> + 'a;
+
+/// Adds signatures to the provenance of the media.
+pub type SignProvenance<'a> = dyn FnMut(&mut Envelope) -> Result<()> + 'a;
 
 /// Media that can be signed. They are locked as long as this is there.
 #[derive(Debug)]
@@ -29,6 +35,8 @@ pub struct SignableMedia {
     media: Vec<SignableMedium>,
     /// Of the output directory of a build.
     outputs: Option<ListedOutputs>,
+    /// Of a directory that has one.
+    provenance: Option<ReleaseProvenance>,
     /// Of a directory; none on a file system without locks.
     _lock: Option<File>,
 }
@@ -48,6 +56,17 @@ pub struct SignReport {
     /// As the user named it.
     pub path: PathBuf,
     pub manifests: Vec<SignedMedia>,
+    /// The provenance beside them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provenance: Option<SignedProvenance>,
+}
+
+/// A provenance that was signed with the media.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SignedProvenance {
+    pub path: PathBuf,
+    /// False if it had these signatures.
+    pub changed: bool,
 }
 
 /// The media with one manifest.
@@ -96,7 +115,11 @@ impl SignableMedia {
                 progress.warn("sign", &text);
             }
         }
-        Ok(Self { path: path.to_owned(), media, outputs, _lock: lock })
+        let provenance = match media[0].is_iso() {
+            true => None,
+            false => signable_provenance(path)?,
+        };
+        Ok(Self { path: path.to_owned(), media, outputs, provenance, _lock: lock })
     }
 
     /// Each manifest once.
@@ -115,8 +138,13 @@ impl SignableMedia {
         manifests.into_values().collect()
     }
 
-    /// Asks `sign` for the signatures of each manifest, and then puts them in place. Nothing is changed if it fails.
-    pub fn sign(self, sign: &mut SignManifest<'_>, progress: &Progress) -> Result<SignReport> {
+    /// Asks `sign` for the signatures of each manifest and `sign_provenance` for those of the provenance, and then puts them in place. Nothing is changed if it fails.
+    pub fn sign(
+        self,
+        sign: &mut SignManifest<'_>,
+        sign_provenance: &mut SignProvenance<'_>,
+        progress: &Progress,
+    ) -> Result<SignReport> {
         let mut texts = BTreeMap::new();
         for ManifestToSign { release, bytes, signatures } in self.manifests() {
             let text = signatures::text(sign(bytes, signatures)?).ok_or_else(|| {
@@ -129,19 +157,35 @@ impl SignableMedia {
             signatures::padded(Some(&text))?;
             texts.insert(Digest::of(bytes), text);
         }
-        let changed = {
+        let provenance = match &self.provenance {
+            Some(found) => Some((found.path(), found.signed(sign_provenance)?)),
+            None => None,
+        };
+        let (changed, provenance_changed) = {
             // A signal must not leave a medium without its old signatures and without the new ones.
             let _whole = cancellation::hold();
             // The directory first: it needs room on the disk, and an ISO does not.
-            self.media
+            let provenance = provenance.as_ref().map(|(path, line)| put(path, line)).transpose()?;
+            let media = self
+                .media
                 .iter()
                 .map(|medium| texts.get(&medium.digest()).map_or(Ok(false), |text| medium.put(text)))
-                .collect::<Result<Vec<_>>>()?
+                .collect::<Result<Vec<_>>>()?;
+            (media, provenance)
         };
         if let Some(outputs) = &self.outputs {
-            outputs.list(&self.changed_files(&texts, progress)?)?;
+            let mut files = self.changed_files(&texts, progress)?;
+            files.extend(
+                provenance
+                    .iter()
+                    .map(|(_, line)| (PROVENANCE.to_owned(), (line.len() as u64, Digest::of(line)))),
+            );
+            outputs.list(&files)?;
         }
-        Ok(SignReport { manifests: self.signed(&texts, &changed), path: self.path })
+        let provenance = provenance.zip(provenance_changed);
+        let provenance =
+            provenance.map(|((path, _), changed)| SignedProvenance { path: path.to_owned(), changed });
+        Ok(SignReport { manifests: self.signed(&texts, &changed), provenance, path: self.path.clone() })
     }
 
     /// The files of the output directory that signatures change, as they are now.
@@ -187,6 +231,27 @@ fn of_one_build(release: &Release, iso: &SignableMedium) -> Result<()> {
     Err(Failure::new(Class::Verification, what).hint(BUILD_AGAIN).into())
 }
 
+/// The provenance in `directory`, if it is one of the release there: its signature vouches for it.
+fn signable_provenance(directory: &Path) -> Result<Option<ReleaseProvenance>> {
+    replaceable(&directory.join(PROVENANCE))?;
+    let found = ReleaseProvenance::find(directory)?;
+    found.iter().try_for_each(ReleaseProvenance::check_subjects)?;
+    Ok(found)
+}
+
+/// Makes `bytes` the content of the file `path`; returns whether it had another one.
+fn put(path: &Path, bytes: &[u8]) -> Result<bool> {
+    if read_at_most(path, MAX_ENVELOPE_BYTES).is_ok_and(|known| known == bytes) {
+        return Ok(false);
+    }
+    write_atomically(path, bytes, MODE).map_err(|error| {
+        let what = format!("writing the signatures of {}", path.display());
+        let hint = "Sign the media again to complete the change.";
+        Failure::new(Class::DiskIo, what).because(error).hint(hint)
+    })?;
+    Ok(true)
+}
+
 /// Locks a directory, as builds and pulls do.
 fn lock(path: &Path) -> Result<Option<File>> {
     if !path.is_dir() {
@@ -215,6 +280,9 @@ impl fmt::Display for SignReport {
             let how = if signed.changed { "signed" } else { "had these signatures" };
             signed.paths.iter().try_for_each(|path| write!(f, "\n{how}: {}", path.display()))?;
         }
-        Ok(())
+        self.provenance.iter().try_for_each(|SignedProvenance { path, changed }| {
+            let how = if *changed { "signed" } else { "had these signatures" };
+            write!(f, "\n{how}: {}", path.display())
+        })
     }
 }

@@ -18,7 +18,7 @@ use super::region;
 use crate::media::customize::change;
 
 /// Media are public, and so are their signatures.
-const MODE: u32 = 0o644;
+pub(super) const MODE: u32 = 0o644;
 
 /// An ISO, or a directory with `release.json`.
 #[derive(Debug)]

@@ -11,7 +11,9 @@ use anyhow::{Result, anyhow};
 use base::digest::Digest;
 use base::failure::{Class, class_of, render};
 use base::progress::Progress;
-use medium::build_output::{BuildOutput, CHECKSUMS, REPORT, iso_name};
+use formats::dsse::Envelope;
+use formats::minisign::SecretKey;
+use medium::build_output::{BuildOutput, CHECKSUMS, PROVENANCE, REPORT, iso_name};
 use medium::customization::{Content, area, argument};
 use medium::reader::MediumReader;
 use medium::signatures;
@@ -25,6 +27,8 @@ use crate::media::assemble::checksums;
 use crate::media::customize::CustomizationLocation;
 use crate::media::customize::change::{self, AreaContents, MediumWriter};
 use crate::media::finished::built_iso;
+use crate::provenance::statement::tests::statement;
+use crate::provenance::{ReleaseProvenance, Subject};
 
 const LENGTH: usize = SIGNATURES_LENGTH as usize;
 
@@ -46,6 +50,12 @@ impl Output {
         fs::write(directory.path().join(MANIFEST), release.to_bytes()).unwrap();
         fs::write(directory.path().join("sbom.spdx.json"), "{}").unwrap();
         let output = Self { directory, release };
+        let mut subjects = vec![Subject::new("sbom.spdx.json", Digest::of(b"{}"))];
+        subjects.extend(output.isos().map(|iso| {
+            let name = iso.file_name().unwrap().to_string_lossy().into_owned();
+            Subject::new(name, MediumReader::open(&iso).unwrap().release_digest())
+        }));
+        fs::write(output.file(PROVENANCE), statement(subjects).to_envelope().to_line()).unwrap();
         let mut sums = BTreeMap::new();
         for name in output.names() {
             sums.insert(name.clone(), Digest::of(&fs::read(output.file(&name)).unwrap()));
@@ -107,7 +117,11 @@ fn anew(manifest: &[u8], _: Option<&[u8]>) -> Result<Vec<u8>> {
 fn sign(path: &Path, how: impl FnMut(&[u8], Option<&[u8]>) -> Result<Vec<u8>>) -> Result<SignReport> {
     let mut how = how;
     let progress = Progress::silent();
-    SignableMedia::open(path, &progress)?.sign(&mut how, &progress)
+    let mut seal = |envelope: &mut Envelope| -> Result<()> {
+        let key = SecretKey::of_seed([5; 8], [5; 32]);
+        envelope.sign(&key.public_key(), |bytes| Ok(key.sign_bytes(bytes)))
+    };
+    SignableMedia::open(path, &progress)?.sign(&mut how, &mut seal, &progress)
 }
 
 fn signatures_of(medium: &Path) -> Option<String> {
@@ -379,4 +393,55 @@ fn a_power_cut_leaves_the_old_signatures_the_new_ones_or_none_that_begin_as_a_te
             assert!(again.bytes.into_inner()[AT as usize..][..LENGTH] == new);
         }
     }
+}
+
+#[test]
+fn the_provenance_of_a_build_is_signed_with_its_media_and_listed() {
+    let output = Output::new();
+    let signatures =
+        || Envelope::parse(&fs::read(output.file(PROVENANCE)).unwrap()).unwrap().signatures().len();
+    for changed in [true, false] {
+        let report = sign(output.path(), anew).unwrap();
+        assert_eq!(report.provenance.map(|provenance| provenance.changed), Some(changed));
+        assert_eq!(signatures(), 1, "the same key again replaces its own signature");
+        assert_eq!(output.faults(), [""; 0]);
+        ReleaseProvenance::find(output.path()).unwrap().unwrap().check_subjects().unwrap();
+    }
+    let report: Value = serde_json::from_slice(&fs::read(output.file(REPORT)).unwrap()).unwrap();
+    let listed = report["outputs"].as_array().unwrap().iter().find(|one| one["name"] == PROVENANCE).unwrap();
+    let bytes = fs::read(output.file(PROVENANCE)).unwrap();
+    assert_eq!((&listed["size"], &listed["sha256"]), (&json!(bytes.len()), &json!(Digest::of(&bytes))));
+}
+
+#[test]
+fn a_provenance_of_another_release_is_not_signed_and_nothing_is_changed() {
+    let output = Output::new();
+    let subject = Subject::new("sbom.spdx.json", Digest::of(b"{}"));
+    fs::write(output.file(PROVENANCE), statement(vec![subject]).to_envelope().to_line()).unwrap();
+    let before = output.content();
+    let error = sign(output.path(), anew).unwrap_err();
+    assert_eq!(class_of(&error), Class::Verification);
+    assert!(render(&error).contains("release.json is not a subject of it"), "{}", render(&error));
+    assert_eq!(output.content(), before);
+    fs::write(output.file(PROVENANCE), "{}").unwrap();
+    let error = sign(output.path(), anew).unwrap_err();
+    assert_eq!(class_of(&error), Class::Verification, "{}", render(&error));
+}
+
+#[test]
+fn without_a_provenance_media_are_signed_all_the_same() {
+    let output = Output::new();
+    fs::remove_file(output.file(PROVENANCE)).unwrap();
+    assert_eq!(sign(output.path(), anew).unwrap().provenance, None);
+    assert!(!output.file(PROVENANCE).exists());
+}
+
+#[test]
+fn a_provenance_that_cannot_be_signed_leaves_everything_as_it_was() {
+    let output = Output::new();
+    let before = output.content();
+    let (progress, mut seal) = (Progress::silent(), |_: &mut Envelope| Err(anyhow!("no card in the reader")));
+    let media = SignableMedia::open(output.path(), &progress).unwrap();
+    media.sign(&mut anew, &mut seal, &progress).unwrap_err();
+    assert_eq!(output.content(), before);
 }
