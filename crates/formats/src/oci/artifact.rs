@@ -20,6 +20,9 @@ pub struct ArtifactManifest {
     pub config: Descriptor,
     #[serde(default)]
     pub layers: Vec<Descriptor>,
+    /// The manifest that it refers to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<Descriptor>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
 }
@@ -31,8 +34,9 @@ fn oci_manifest() -> String {
 impl ArtifactManifest {
     #[must_use]
     pub fn new(config: Descriptor, layers: Vec<Descriptor>) -> Self {
-        let (artifact_type, annotations) = (None, BTreeMap::new());
-        Self { schema_version: 2, media_type: oci_manifest(), artifact_type, config, layers, annotations }
+        let (artifact_type, subject, annotations) = (None, None, BTreeMap::new());
+        let media_type = oci_manifest();
+        Self { schema_version: 2, media_type, artifact_type, config, layers, subject, annotations }
     }
 
     /// Reads a manifest; that of a container image is one too.
@@ -67,6 +71,7 @@ mod tests {
         };
         let mut manifest = ArtifactManifest::new(descriptor("a/b"), vec![descriptor("c/d")]);
         manifest.artifact_type = Some("a/b".into());
+        manifest.subject = Some(descriptor("e/f"));
         manifest.annotations.insert("k".into(), "v".into());
         let bytes = manifest.to_bytes().unwrap();
         assert_eq!(ArtifactManifest::parse(&bytes).unwrap(), manifest);

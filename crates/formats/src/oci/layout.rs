@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::document::Descriptor;
 use super::media_types;
+use super::referrers::{Referrer, referrers};
 
 /// The file that makes a directory a layout.
 const MARKER: &str = "oci-layout";
@@ -85,16 +86,36 @@ impl ImageLayout {
     /// Names a manifest `name` and takes the name from any other.
     pub fn name(&self, name: &str, mut manifest: Descriptor) -> Result<()> {
         manifest.annotations.insert(NAME.to_owned(), name.to_owned());
+        let is_replaced = |other: &Value| {
+            let called = other.get("annotations").and_then(|all| all.get(NAME)?.as_str());
+            called == Some(name)
+        };
+        self.list(&is_replaced, serde_json::to_value(&manifest)?)
+    }
+
+    /// Lists an artifact that refers to another one. It gets no name.
+    pub fn refer(&self, referrer: &Referrer) -> Result<()> {
+        let digest = referrer.manifest.digest.oci();
+        let is_replaced = |other: &Value| other.get("digest").and_then(Value::as_str) == Some(&digest);
+        self.list(&is_replaced, serde_json::to_value(referrer)?)
+    }
+
+    fn list(&self, is_replaced: &dyn Fn(&Value) -> bool, manifest: Value) -> Result<()> {
         let mut index = self.index()?;
         let manifests = index.get_mut("manifests").and_then(Value::as_array_mut);
         let manifests =
             manifests.context("it has no list of manifests").class(Class::Invalid, || self.reading())?;
-        manifests.retain(|other| {
-            let called = other.get("annotations").and_then(|all| all.get(NAME)?.as_str());
-            called != Some(name)
-        });
-        manifests.push(serde_json::to_value(&manifest)?);
+        manifests.retain(|other| !is_replaced(other));
+        manifests.push(manifest);
         write_atomically(&self.root.join(INDEX), &serde_json::to_vec_pretty(&index)?, 0o644)
+    }
+
+    /// The artifacts in the index that say what they are.
+    pub fn referrers(&self) -> Result<Vec<Referrer>> {
+        let index = serde_json::to_vec(&self.index()?)?;
+        let mut all = referrers(&index).class(Class::Invalid, || self.reading())?;
+        all.retain(|referrer| !referrer.artifact_type.is_empty());
+        Ok(all)
     }
 
     /// The index as JSON, so that fields of other programs are kept.

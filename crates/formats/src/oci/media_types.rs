@@ -17,3 +17,5 @@ pub const DOCKER_CONFIG: &str = "application/vnd.docker.container.image.v1+json"
 pub const DOCKER_LAYER: &str = "application/vnd.docker.image.rootfs.diff.tar";
 /// A layer of Docker's that may not be passed on.
 pub const DOCKER_LAYER_FOREIGN: &str = "application/vnd.docker.image.rootfs.foreign.diff.tar";
+/// An empty config: `{}`.
+pub const OCI_EMPTY: &str = "application/vnd.oci.empty.v1+json";

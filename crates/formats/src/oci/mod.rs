@@ -12,6 +12,7 @@ pub mod layout;
 pub mod media_types;
 mod platform;
 mod reference;
+pub mod referrers;
 mod resolve;
 
 pub use artifact::ArtifactManifest;

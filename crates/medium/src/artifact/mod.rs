@@ -19,15 +19,18 @@
 //! | [`reference`] | references to releases: `registry/name:tag`, `oci:DIRECTORY` |
 //! | [`media_types`] | the media types of layers |
 //! | [`manifest`] | the manifest of the artifact, written and read |
+//! | [`document`] | documents about a release that refer to its artifact: provenance, bill of materials |
 //! | [`boot_code`] | the boot code that is not a payload, read from a medium |
 //!
 //! [`sources`](crate::payload_sources) reads payloads from there; `iso-builder` pushes and pulls.
 
 pub mod boot_code;
+pub mod document;
 pub mod manifest;
 pub mod media_types;
 pub mod reference;
 
 pub use boot_code::{BootCode, BootCodePart};
+pub use document::{EMPTY_CONFIG, ReleaseDocument};
 pub use manifest::{ArtifactForm, ArtifactLayer, ReleaseArtifact};
 pub use reference::{ArtifactReference, LAYOUT, LayoutReference};

@@ -41,8 +41,9 @@ use base::digest::Digest;
 use base::failure::Failure;
 use blob::Blob;
 use endpoint::Endpoint;
+use formats::oci::referrers::referrers_tag;
 use formats::oci::{ImageReference, Repository, media_types};
-use problem::Problem;
+use problem::{Problem, ProblemKind};
 use rate::RateLimitedReader;
 use site::Site;
 use sites::KnownSites;
@@ -58,6 +59,26 @@ pub struct ManifestDocument {
     pub digest: Digest,
     /// True if the server's certificate was verified: false over http and with `insecure_skip_verify`.
     pub authenticated: bool,
+}
+
+/// The list of what refers to a manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReferrersList {
+    /// The registry keeps it.
+    Api(Vec<u8>),
+    /// Those who push keep it under this tag; none if there is none yet.
+    Tag(ImageReference, Option<Vec<u8>>),
+}
+
+impl ReferrersList {
+    /// The bytes of the list.
+    #[must_use]
+    pub fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Self::Api(bytes) => Some(bytes),
+            Self::Tag(_, bytes) => bytes.as_deref(),
+        }
+    }
 }
 
 /// Asks registries; clones share connections, logins and the limit. May be used from several threads at once, not
@@ -104,6 +125,33 @@ impl Client {
             digest: Digest::of(&bytes),
             bytes,
             authenticated,
+        })
+    }
+
+    /// What refers to the manifest `subject`: by the API of the registry, or else by the tag that stands for it. Mirrors are not
+    /// asked: they rarely have either.
+    ///
+    /// # Errors
+    /// `Class::Network` where the registry cannot be asked.
+    pub fn referrers(&self, repository: &Repository, subject: Digest) -> Result<ReferrersList> {
+        let what = || format!("listing what refers to {}", repository.with_digest(subject));
+        let tagged = format!("{repository}:{}", referrers_tag(subject)).parse().with_context(what)?;
+        self.itself(repository, what, |(site, endpoint)| {
+            let absent = |problem: &Problem| {
+                matches!(problem.kind, ProblemKind::Missing | ProblemKind::Strange | ProblemKind::Refused)
+            };
+            match site.referrers(endpoint, subject) {
+                Ok(bytes) => return Ok(ReferrersList::Api(bytes)),
+                Err(problem) if absent(&problem) => {}
+                Err(problem) => return Err(problem.into()),
+            }
+            match site.manifest(endpoint, &tagged) {
+                Ok(bytes) => Ok(ReferrersList::Tag(tagged.clone(), Some(bytes))),
+                Err(problem) if problem.kind == ProblemKind::Missing => {
+                    Ok(ReferrersList::Tag(tagged.clone(), None))
+                }
+                Err(problem) => Err(problem.into()),
+            }
         })
     }
 

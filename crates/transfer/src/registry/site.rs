@@ -138,7 +138,15 @@ impl Site {
 
     /// The unchanged manifest or index of an image, of at most 4 MiB.
     pub(super) fn manifest(&self, endpoint: &Endpoint, image: &ImageReference) -> Result<Vec<u8>, Problem> {
-        let url = endpoint.url("manifests", &image.version());
+        self.document(endpoint, &endpoint.url("manifests", &image.version()))
+    }
+
+    /// The list of what refers to the manifest `subject` (distribution-spec 1.1, "Listing Referrers").
+    pub(super) fn referrers(&self, endpoint: &Endpoint, subject: Digest) -> Result<Vec<u8>, Problem> {
+        self.document(endpoint, &endpoint.url("referrers", &subject.oci()))
+    }
+
+    fn document(&self, endpoint: &Endpoint, url: &str) -> Result<Vec<u8>, Problem> {
         let accepted = HeaderMap::from_iter(
             HeaderValue::from_str(&ACCEPTED.join(", ")).ok().map(|value| (ACCEPT, value)),
         );
@@ -147,7 +155,7 @@ impl Site {
         let mut renewed = false;
         let mut attempts = self.attempts();
         loop {
-            let trouble = match self.get(&url, &accepted, grant.as_ref()) {
+            let trouble = match self.get(url, &accepted, grant.as_ref()) {
                 // The token may have expired.
                 Ok(response) if response.status() == StatusCode::UNAUTHORIZED && !renewed => {
                     renewed = true;

@@ -7,6 +7,7 @@ mod mirrors;
 mod pulling;
 mod real;
 mod redirects;
+mod referring;
 mod uploading;
 
 use std::io::Read;

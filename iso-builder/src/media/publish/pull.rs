@@ -3,7 +3,7 @@
 //! `release.json` comes last: a directory that has it has the whole release. Over an earlier release it is taken away first,
 //! so that a run that is cut off never leaves one release's manifest with another's files.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -17,19 +17,21 @@ use base::files::{make_directory, output_directory, read_at_most, write_atomical
 use base::parallel::{self, locked};
 use base::progress::Progress;
 use base::size::ByteSize;
+use formats::dsse::Envelope;
 use formats::oci::prefixed;
-use medium::artifact::{ArtifactReference, BootCodePart};
-use medium::build_output::CHECKSUMS;
+use medium::artifact::{ArtifactReference, BootCodePart, ReleaseDocument};
+use medium::build_output::{CHECKSUMS, SBOM};
 use medium::patches::{PATCHES, PatchList};
 use medium::payload_sources::OpenedArtifact;
 use medium::reader::ALLOW_UNSIGNED;
 use model::release::{MANIFEST, Release, SIGNATURES};
 use serde::Serialize;
 use transfer::registry::Client;
-use trust::{TrustStore, judge};
+use trust::{ReleaseTrust, TrustStore, judge, judge_provenance};
 
 use super::fetch::{BlobTarget, Destination, wanted};
 use super::iso;
+use crate::provenance::Statement;
 use crate::wording::counted;
 
 /// Where unfinished files are, and the manifest of the release that was there before.
@@ -52,6 +54,8 @@ pub struct PullReport {
     pub fetched: usize,
     /// Without what an earlier run had fetched of them.
     pub fetched_bytes: u64,
+    /// The files about the release that came with it: its provenance, its bill of materials.
+    pub documents: Vec<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iso: Option<PathBuf>,
 }
@@ -88,7 +92,8 @@ pub fn pull(
         destination.spread(wanted, &path)
     })?;
     step.into_inner().unwrap_or_else(PoisonError::into_inner).done();
-    directory.finish(&artifact, previous.as_ref(), &all)?;
+    let documents = documents_about(&artifact, known, progress);
+    directory.finish(&artifact, previous.as_ref(), (&all, &documents))?;
     if let Some(iso) = iso {
         iso::make(&artifact, signatures.as_deref(), (output, iso), progress)?;
     }
@@ -101,8 +106,55 @@ pub fn pull(
         present: all.len() - lacking.len(),
         fetched: lacking.len(),
         fetched_bytes: fetched.into_inner().unwrap_or_else(PoisonError::into_inner),
+        documents: documents.keys().map(|kind| kind.file()).collect(),
         iso: iso.map(Path::to_owned),
     })
+}
+
+/// The provenance of the release and its bill of materials, as far as they are where it is. A release is whole without them.
+fn documents_about(
+    artifact: &OpenedArtifact,
+    known: &TrustStore,
+    progress: &Progress,
+) -> BTreeMap<ReleaseDocument, Vec<u8>> {
+    let all = artifact.documents().unwrap_or_else(|error| {
+        let text = format!(
+            "the provenance and the bill of materials are left out: {}",
+            base::failure::causes(&error).join(": ")
+        );
+        progress.warn("pull", &text);
+        Vec::new()
+    });
+    chosen(artifact.release_digest(), known, all)
+}
+
+/// Of documents that anybody may have put there, newest first: the provenance of the release `release` that known keys have signed, or
+/// else any of it, and the bill of materials that it is about.
+fn chosen(
+    release: Digest,
+    known: &TrustStore,
+    all: Vec<(ReleaseDocument, Vec<u8>)>,
+) -> BTreeMap<ReleaseDocument, Vec<u8>> {
+    let (provenances, sboms): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|(kind, _)| *kind == ReleaseDocument::Provenance);
+    let read = provenances.into_iter().filter_map(|(_, bytes)| {
+        let envelope = Envelope::parse(&bytes).ok()?;
+        let statement =
+            Statement::of_envelope(&envelope).ok().filter(|statement| statement.is_about(release))?;
+        let trust = judge_provenance(&envelope, known);
+        let rank = match trust {
+            Ok(ReleaseTrust::Signed(_)) => 0,
+            Ok(ReleaseTrust::Unsigned(_)) => 1,
+            Err(_) => return None,
+        };
+        Some((rank, bytes, statement))
+    });
+    let best = read.min_by_key(|(rank, ..)| *rank);
+    let wanted = best.as_ref().map(|(_, _, statement)| statement.subject(SBOM));
+    let mut sboms = sboms.into_iter().map(|(_, bytes)| bytes);
+    let sbom = sboms.find(|bytes| wanted.is_none_or(|wanted| wanted == Some(Digest::of(bytes))));
+    let provenance = best.map(|(_, bytes, _)| (ReleaseDocument::Provenance, bytes));
+    provenance.into_iter().chain(sbom.map(|bytes| (ReleaseDocument::Sbom, bytes))).collect()
 }
 
 /// The blobs that the directory lacks, in the order of `all`. Those that it has get all of their names.
@@ -183,7 +235,7 @@ impl<'a> PullDirectory<'a> {
         &self,
         artifact: &OpenedArtifact,
         previous: Option<&Release>,
-        all: &[BlobTarget],
+        (all, documents): (&[BlobTarget], &BTreeMap<ReleaseDocument, Vec<u8>>),
     ) -> Result<()> {
         let what = || format!("finishing {}", self.path.display());
         let kept: BTreeSet<&str> = all.iter().flat_map(|wanted| &wanted.paths).map(String::as_str).collect();
@@ -194,7 +246,8 @@ impl<'a> PullDirectory<'a> {
         let patches = patches.iter().map(|patch| patch.path.as_str());
         let gone = payloads.map(|payload| payload.path.as_str()).chain(code.map(|part| part.path));
         let list = (artifact.patches().is_empty()).then_some(PATCHES);
-        let gone = gone.chain(patches).chain([SIGNATURES]);
+        let absent = ReleaseDocument::ALL.into_iter().filter(|kind| !documents.contains_key(kind));
+        let gone = gone.chain(patches).chain([SIGNATURES]).chain(absent.map(|kind| -> &str { kind.file() }));
         for path in gone.filter(|path| !kept.contains(path)).chain(list) {
             match fs::remove_file(self.path.join(path)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -206,6 +259,9 @@ impl<'a> PullDirectory<'a> {
         if !artifact.patches().is_empty() {
             let list = PatchList { patches: artifact.patches().to_vec() };
             write_atomically(&self.path.join(PATCHES), &list.to_bytes(), 0o644).class(Class::DiskIo, what)?;
+        }
+        for (kind, bytes) in documents {
+            write_atomically(&self.path.join(kind.file()), bytes, 0o644).class(Class::DiskIo, what)?;
         }
         write_atomically(&self.path.join(MANIFEST), artifact.release_bytes(), 0o644)
             .class(Class::DiskIo, what)?;
@@ -220,6 +276,7 @@ impl fmt::Display for PullReport {
         writeln!(f, "release {}", self.release_sha256.oci())?;
         let (count, size) = (counted(self.fetched, "blob"), ByteSize::bytes(self.fetched_bytes));
         write!(f, "{count} fetched ({size}), {} there already", self.present)?;
+        self.documents.iter().try_for_each(|name| write!(f, "\nbeside it: {name}"))?;
         self.iso.iter().try_for_each(|iso| write!(f, "\nISO     {}", iso.display()))
     }
 }

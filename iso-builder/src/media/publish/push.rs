@@ -9,11 +9,14 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Result, bail};
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
+use base::files::read_at_most;
 use base::parallel::{self, locked};
 use base::progress::{Progress, Step};
 use base::size::ByteSize;
-use formats::oci::{ImageReference, Repository, prefixed};
-use medium::artifact::{ArtifactForm, ArtifactLayer, ArtifactReference, BootCode, ReleaseArtifact};
+use formats::oci::{Descriptor, ImageReference, Repository, media_types, prefixed};
+use medium::artifact::{
+    ArtifactForm, ArtifactLayer, ArtifactReference, BootCode, ReleaseArtifact, ReleaseDocument,
+};
 use medium::build_output::BuildOutput;
 use medium::patches::ReleasePatch;
 use medium::payload_sources::VerifyingReader;
@@ -26,6 +29,7 @@ use trust::TrustStore;
 use super::patches::MadePatches;
 use super::target::Target;
 use crate::media::customize::customization::is_customized;
+use crate::provenance::ReleaseProvenance;
 use crate::wording::counted;
 
 /// The pushed blobs, and the bytes that were transferred.
@@ -43,6 +47,8 @@ pub struct PushReport {
     pub iso: bool,
     /// From the OS images of earlier releases.
     pub patches: Vec<ReleasePatch>,
+    /// The files about the release that refer to it: its provenance, its bill of materials.
+    pub documents: Vec<&'static str>,
     pub blobs: TransferCounts,
 }
 
@@ -70,6 +76,7 @@ pub fn push(
     progress: &Progress,
 ) -> Result<PushReport> {
     let path = finished(medium)?;
+    let documents_about = documents_beside(medium, known)?;
     let medium = MediumReader::open(&path)?;
     let release = medium.release()?;
     medium.judge(known)?;
@@ -98,6 +105,7 @@ pub fn push(
     layers.sort_by_key(|layer| std::cmp::Reverse(layer.size));
     parallel::for_each(&layers, transfers, |layer| push.layer(layer, &step))?;
     let (form, manifest) = push.manifest(&artifact, progress)?;
+    let pushed = push.documents_about(&documents_about, &manifest, progress)?;
     step.into_inner().unwrap_or_else(PoisonError::into_inner).done();
     Ok(PushReport {
         reference: reference.to_string(),
@@ -107,6 +115,7 @@ pub fn push(
         form,
         iso: push.code.is_some(),
         patches: made.patches(),
+        documents: pushed,
         blobs: push.counts.into_inner().unwrap_or_else(PoisonError::into_inner),
     })
 }
@@ -120,6 +129,19 @@ fn finished(medium: &Path) -> Result<PathBuf> {
                 .hint("Build one (`--only full`), or name a directory with release.json and all payloads.")
         })?),
     }
+}
+
+/// The documents about the release in the directory `medium`.
+///
+/// # Errors
+/// [`Class::Verification`] if its provenance is about another release, or `known` does not let it be used.
+fn documents_beside(medium: &Path, known: &TrustStore) -> Result<Vec<(ReleaseDocument, Vec<u8>)>> {
+    if !medium.is_dir() {
+        return Ok(Vec::new());
+    }
+    ReleaseProvenance::find(medium)?.iter().try_for_each(|provenance| provenance.check(known))?;
+    let there = ReleaseDocument::ALL.into_iter().filter(|kind| medium.join(kind.file()).is_file());
+    there.map(|kind| Ok((kind, read_at_most(&medium.join(kind.file()), kind.limit())?))).collect()
 }
 
 /// Warns about secrets on the medium that others will be able to read, and about parts that are left out.
@@ -151,6 +173,33 @@ impl ReleaseUpload<'_> {
         let blob =
             NewBlob { digest: Digest::of(bytes), size: bytes.len() as u64, open: &open, elsewhere: None };
         self.put(&blob, &|_| ())
+    }
+
+    /// Puts `documents` beside the artifact with the manifest `manifest`; returns the names of those that the registry took.
+    fn documents_about(
+        &self,
+        documents: &[(ReleaseDocument, Vec<u8>)],
+        manifest: &[u8],
+        progress: &Progress,
+    ) -> Result<Vec<&'static str>> {
+        let subject = Descriptor {
+            media_type: media_types::OCI_MANIFEST.into(),
+            digest: Digest::of(manifest),
+            size: manifest.len() as u64,
+            annotations: Default::default(),
+            platform: None,
+        };
+        let mut taken = Vec::new();
+        for (kind, bytes) in documents {
+            match self.target.put_document(*kind, bytes, &subject, &|bytes| self.document(bytes))? {
+                None => taken.push(kind.file()),
+                Some(why) => {
+                    let text = format!("the registry does not accept {}: {why}", kind.file());
+                    progress.warn("push", &text);
+                }
+            }
+        }
+        Ok(taken)
     }
 
     fn layer(&self, layer: &ArtifactLayer, step: &Mutex<Step>) -> Result<()> {
@@ -265,6 +314,7 @@ impl fmt::Display for PushReport {
             write!(f, "{} taken over from other repositories, ", blobs.mounted)?;
         }
         write!(f, "{} there already; {} in all", blobs.present, ByteSize::bytes(blobs.bytes))?;
+        self.documents.iter().try_for_each(|name| write!(f, "\nbeside it: {name}"))?;
         for ReleasePatch { from, size, .. } in &self.patches {
             write!(f, "\npatch from {from}: {}", ByteSize::bytes(*size))?;
         }

@@ -7,10 +7,11 @@ use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use base::files::fill_atomically;
 use formats::oci::layout::ImageLayout;
+use formats::oci::referrers::with_referrer;
 use formats::oci::{Descriptor, ImageReference, Repository, media_types};
-use medium::artifact::{ArtifactReference, LayoutReference};
+use medium::artifact::{ArtifactReference, EMPTY_CONFIG, LayoutReference, ReleaseDocument};
 use model::release::Release;
-use transfer::registry::{BlobTransfer, Client, ManifestAnswer, NewBlob};
+use transfer::registry::{BlobTransfer, Client, ManifestAnswer, NewBlob, ReferrersList};
 
 /// A repository and a tag there, or a layout and a name in it.
 #[derive(Debug)]
@@ -56,6 +57,49 @@ impl<'a> Target<'a> {
         match self {
             Self::Registry(_, image) => Some(image.repository()),
             Self::Layout(..) => None,
+        }
+    }
+
+    /// Puts a document about the artifact `subject` there and lists it; `put` puts a blob. Returns why not, if the registry does not take
+    /// such documents.
+    pub(super) fn put_document(
+        &self,
+        kind: ReleaseDocument,
+        bytes: &[u8],
+        subject: &Descriptor,
+        put: &dyn Fn(&[u8]) -> Result<()>,
+    ) -> Result<Option<String>> {
+        put(bytes)?;
+        put(EMPTY_CONFIG)?;
+        let manifest = kind.manifest(bytes, subject.clone());
+        let text = manifest.to_bytes()?;
+        let referrer = kind.referrer(&manifest, &text);
+        let (client, repository) = match self {
+            Self::Registry(client, image) => (client, image.repository()),
+            Self::Layout(layout, _) => {
+                let writing = || format!("writing {} to {}", kind.file(), layout.root().display());
+                let path = layout.blob(referrer.manifest.digest);
+                base::files::write_atomically(&path, &text, 0o644).class(Class::DiskIo, writing)?;
+                layout.refer(&referrer).class(Class::DiskIo, writing)?;
+                return Ok(None);
+            }
+        };
+        let own = repository.with_digest(referrer.manifest.digest);
+        if let ManifestAnswer::Unsupported(why) =
+            client.put_manifest(&own, media_types::OCI_MANIFEST, &text)?
+        {
+            return Ok(Some(why));
+        }
+        match client.referrers(repository, subject.digest)? {
+            ReferrersList::Api(_) => Ok(None),
+            ReferrersList::Tag(tag, list) => {
+                let what = || format!("adding {} to {tag}", kind.file());
+                let list = with_referrer(list.as_deref(), &referrer).class(Class::Network, what)?;
+                Ok(match client.put_manifest(&tag, media_types::OCI_INDEX, &list)? {
+                    ManifestAnswer::Taken => None,
+                    ManifestAnswer::Unsupported(why) => Some(why),
+                })
+            }
         }
     }
 

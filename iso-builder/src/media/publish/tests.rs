@@ -6,6 +6,9 @@ use std::sync::LazyLock;
 
 use base::failure::{class_of, render};
 use formats::minisign::SecretKey;
+use formats::oci::layout::ImageLayout;
+use formats::oci::media_types;
+use formats::oci::referrers::{referrers, with_referrer};
 use medium::payload_sources::{
     OpenedArtifact, PayloadPlace, VerifyingReader, artifact_source, open_release, source as source_of,
 };
@@ -21,12 +24,15 @@ use trust::TrustStore;
 
 use super::push::TransferCounts;
 use super::*;
+use crate::provenance::Subject;
+use crate::provenance::statement::tests::statement;
 use base::digest::Digest;
 use base::failure::Class;
 use base::progress::Progress;
-use medium::artifact::{ArtifactForm, ArtifactReference};
+use medium::artifact::{ArtifactForm, ArtifactReference, ReleaseDocument};
+use medium::build_output::{PROVENANCE, SBOM};
 use model::release::Release;
-use transfer::registry::Client;
+use transfer::registry::{Client, ReferrersList};
 
 const TRANSFERS: usize = 2;
 
@@ -684,4 +690,104 @@ fn signatures_that_are_too_long_damaged_or_missing_are_refused() {
     let error = artifact_source(&reference(&pinned), &client).err().unwrap();
     assert_eq!(class_of(&error), Class::Verification, "{}", render(&error));
     assert!(render(&error).contains("release.json.minisig of"), "{}", render(&error));
+}
+
+/// The directory of a release with a provenance and a bill of materials, as `pull` leaves it.
+fn documented(bench: &Bench) -> PathBuf {
+    let (from, tree) = (format!("oci:{}", bench.path("plain").display()), bench.path("documented"));
+    let client = client("{}");
+    pushed(&bench.iso(), &from, &client).unwrap();
+    pulled(&from, &client, &tree, None).unwrap();
+    fs::write(tree.join(SBOM), "{\"spdxVersion\": \"SPDX-2.3\"}").unwrap();
+    let subject = |name: &str| Subject::new(name, Digest::of(&fs::read(tree.join(name)).unwrap()));
+    let statement = statement(vec![subject(MANIFEST), subject(SBOM)]);
+    fs::write(tree.join(PROVENANCE), statement.to_envelope().to_line()).unwrap();
+    tree
+}
+
+fn same_documents(one: &Path, other: &Path) {
+    for name in [PROVENANCE, SBOM] {
+        assert_eq!(fs::read(one.join(name)).unwrap(), fs::read(other.join(name)).unwrap(), "{name}");
+    }
+}
+
+#[test]
+fn provenance_and_bill_of_materials_refer_to_the_release_in_a_registry_and_come_back_with_it() {
+    let bench = Bench::new();
+    let tree = documented(&bench);
+    let registry = RealRegistry::start(false);
+    let client = client(&registry.registries(false));
+    let name = format!("{}/nqrust/release:1", registry.host());
+    let report = pushed(&tree, &name, &client).unwrap();
+    assert_eq!(report.documents, [PROVENANCE, SBOM]);
+    let repository: formats::oci::ImageReference = name.parse().unwrap();
+    let list = || match client.referrers(repository.repository(), report.digest).unwrap() {
+        ReferrersList::Tag(tag, Some(list)) => (tag, list),
+        other => panic!("Debian's registry has no such API: {other:?}"),
+    };
+    let (tag, first) = list();
+    assert_eq!(tag.tag(), Some(format!("sha256-{}", report.digest).as_str()));
+    let kinds = referrers(&first).unwrap();
+    assert_eq!(
+        kinds.iter().map(|one| one.artifact_type.as_str()).collect::<Vec<_>>(),
+        ["application/vnd.in-toto+json", "application/spdx+json"]
+    );
+    assert_eq!(kinds[0].manifest.annotations["in-toto.io/predicate-type"], "https://slsa.dev/provenance/v1");
+
+    // What others list stays, and the same documents are listed once.
+    let mut theirs = kinds[1].clone();
+    theirs.artifact_type = "application/x-theirs".into();
+    theirs.manifest.digest = report.digest;
+    let more = with_referrer(Some(&first), &theirs).unwrap();
+    client.put_manifest(&tag, media_types::OCI_INDEX, &more).unwrap();
+    assert_eq!(pushed(&tree, &name, &client).unwrap().blobs.uploaded, 0);
+    let kinds: Vec<_> = referrers(&list().1).unwrap().into_iter().map(|one| one.artifact_type).collect();
+    assert_eq!(kinds.len(), 3);
+    assert!(kinds.contains(&theirs.artifact_type));
+
+    let back = bench.path("back");
+    assert_eq!(pulled(&name, &client, &back, None).unwrap().documents, [PROVENANCE, SBOM]);
+    same_documents(&tree, &back);
+    // A release without them takes them away.
+    let plain = format!("{}/nqrust/plain:1", registry.host());
+    assert_eq!(pushed(&bench.iso(), &plain, &client).unwrap().documents, [""; 0]);
+    assert_eq!(pulled(&plain, &client, &back, None).unwrap().documents, [""; 0]);
+    is_whole(&back, &bench.release);
+}
+
+#[test]
+fn provenance_and_bill_of_materials_travel_through_a_layout_and_are_no_second_release_in_it() {
+    let bench = Bench::new();
+    let tree = documented(&bench);
+    let (client, layout) = (client("{}"), format!("oci:{}", bench.path("layout").display()));
+    for _ in 0..2 {
+        assert_eq!(pushed(&tree, &layout, &client).unwrap().documents, [PROVENANCE, SBOM]);
+    }
+    assert_eq!(ImageLayout::open(&bench.path("layout")).unwrap().manifests().unwrap().len(), 3);
+    let back = bench.path("back");
+    assert_eq!(pulled(&layout, &client, &back, None).unwrap().documents, [PROVENANCE, SBOM]);
+    same_documents(&tree, &back);
+}
+
+#[test]
+fn a_provenance_of_another_release_is_not_pushed_and_one_that_is_found_does_not_come() {
+    let bench = Bench::new();
+    let tree = documented(&bench);
+    let (client, layout) = (client("{}"), format!("oci:{}", bench.path("layout").display()));
+    let report = pushed(&tree, &layout, &client).unwrap();
+    let other = statement(vec![Subject::new(MANIFEST, Digest::of(b"other"))]).to_envelope().to_line();
+    fs::write(tree.join(PROVENANCE), &other).unwrap();
+    let error = pushed(&tree, &layout, &client).unwrap_err();
+    assert_eq!(class_of(&error), Class::Verification, "{}", render(&error));
+    // Somebody else lists it all the same, after ours.
+    let named = reference(&layout);
+    let target = super::target::Target::open(&named, &client, &bench.release).unwrap();
+    let opened = ImageLayout::open(&bench.path("layout")).unwrap();
+    let put = |bytes: &[u8]| -> anyhow::Result<()> { Ok(fs::write(opened.blob(Digest::of(bytes)), bytes)?) };
+    let manifests = opened.manifests().unwrap();
+    let (_, subject) = manifests.iter().find(|(_, one)| one.digest == report.digest).unwrap();
+    assert_eq!(target.put_document(ReleaseDocument::Provenance, &other, subject, &put).unwrap(), None);
+    let back = bench.path("back");
+    assert_eq!(pulled(&layout, &client, &back, None).unwrap().documents, [PROVENANCE, SBOM]);
+    assert_ne!(fs::read(back.join(PROVENANCE)).unwrap(), other);
 }

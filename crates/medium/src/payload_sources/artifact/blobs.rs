@@ -6,11 +6,12 @@ use std::io::{self, Read, Seek, SeekFrom};
 use anyhow::Result;
 
 use super::super::payload_source::{PayloadPlace, PayloadTransport};
-use crate::artifact::{ArtifactReference, LayoutReference};
+use crate::artifact::{ArtifactReference, LayoutReference, ReleaseDocument};
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use base::files::read_at_most;
 use formats::oci::layout::ImageLayout;
+use formats::oci::referrers::{self, Referrer};
 use formats::oci::{ArtifactManifest, Descriptor, Repository};
 use transfer::registry::{Client, MANIFEST_LIMIT};
 
@@ -72,6 +73,36 @@ impl Blobs {
         }
     }
 
+    /// The documents about the artifact `subject` that are there, as lists have them.
+    pub(super) fn referrers(&self, subject: Digest) -> Result<Vec<Referrer>> {
+        let mut found = match self {
+            Self::Registry(client, repository) => {
+                let list = client.referrers(repository, subject)?;
+                let read = list.bytes().map(referrers::referrers).transpose();
+                let what = || format!("reading what refers to {}", repository.with_digest(subject));
+                read.class(Class::Verification, what)?.unwrap_or_default()
+            }
+            Self::Layout(layout) => layout.referrers()?,
+        };
+        found.retain(|referrer| ReleaseDocument::of_type(&referrer.artifact_type).is_some());
+        Ok(found)
+    }
+
+    /// The bytes of the manifest with this digest, which they have.
+    pub(super) fn manifest(&self, digest: Digest) -> Result<Vec<u8>> {
+        let layout = match self {
+            Self::Registry(client, repository) => {
+                return Ok(client.document(&repository.with_digest(digest))?.bytes);
+            }
+            Self::Layout(layout) => layout,
+        };
+        let bytes = read_at_most(&layout.blob(digest), MANIFEST_LIMIT)?;
+        match Digest::of(&bytes) == digest {
+            true => Ok(bytes),
+            false => Err(lacking(layout, digest).into()),
+        }
+    }
+
     /// Checks that a blob exists in full length.
     pub(super) fn probe(&self, digest: Digest, size: u64) -> Result<()> {
         match self {
@@ -103,7 +134,15 @@ fn lacking(layout: &ImageLayout, digest: Digest) -> Failure {
 
 /// The digest of the manifest of a layout that is meant.
 fn choose(layout: &ImageLayout, named: &LayoutReference, shown: &ArtifactReference) -> Result<Digest> {
-    let all = layout.manifests()?;
+    let mut all = layout.manifests()?;
+    // Documents about a release are no releases, and have no names.
+    let documents: Vec<_> = layout
+        .referrers()?
+        .into_iter()
+        .filter(|referrer| ReleaseDocument::of_type(&referrer.artifact_type).is_some())
+        .map(|referrer| referrer.manifest.digest)
+        .collect();
+    all.retain(|(name, manifest)| name.is_some() || !documents.contains(&manifest.digest));
     let fits = |(name, manifest): &&(Option<String>, Descriptor)| match (named.digest, &named.tag) {
         (Some(digest), _) => manifest.digest == digest,
         (None, Some(tag)) => name.as_ref() == Some(tag),

@@ -10,14 +10,17 @@ use super::super::manifest::MANIFEST_LIMIT;
 use super::super::payload_source::{PayloadPlace, PayloadTransport};
 use super::blobs::Blobs;
 use crate::artifact::manifest::{self, ReadArtifact};
-use crate::artifact::{ArtifactReference, BootCodePart};
+use crate::artifact::{ArtifactReference, BootCodePart, ReleaseDocument};
 use crate::patches::ReleasePatch;
 use crate::signatures;
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
-use formats::oci::Descriptor;
+use formats::oci::{ArtifactManifest, Descriptor};
 use model::release::{MANIFEST, Release, SIGNATURES, SIGNATURES_LENGTH};
 use transfer::registry::Client;
+
+/// The most documents about a release that are read.
+const MAX_DOCUMENTS: usize = 16;
 
 /// A release in a registry or a layout.
 #[derive(Debug)]
@@ -104,6 +107,29 @@ impl OpenedArtifact {
             }
         };
         Ok(signatures::text(bytes.clone()))
+    }
+
+    /// The documents about this artifact that are in its place, at most the last [`MAX_DOCUMENTS`]: nobody vouches for them, and of
+    /// each kind there may be several.
+    ///
+    /// # Errors
+    /// The list, or one of them, cannot be read.
+    pub fn documents(&self) -> Result<Vec<(ReleaseDocument, Vec<u8>)>> {
+        let all = self.blobs.referrers(self.digest)?;
+        let mut found = Vec::new();
+        for referrer in all.iter().rev().take(MAX_DOCUMENTS) {
+            let Some(kind) = ReleaseDocument::of_type(&referrer.artifact_type) else { continue };
+            let manifest = self.blobs.manifest(referrer.manifest.digest)?;
+            let reading = || format!("reading {} of {}", kind.file(), self.name);
+            let manifest = ArtifactManifest::parse(&manifest).class(Class::Verification, reading)?;
+            // In a layout all are in one list; in a registry a list may have anything.
+            let is_about = manifest.subject.is_some_and(|subject| subject.digest == self.digest);
+            let [layer] = &manifest.layers[..] else { continue };
+            if is_about && layer.size <= kind.limit() {
+                found.push((kind, document(&self.blobs, layer, reading)?));
+            }
+        }
+        Ok(found)
     }
 
     /// Digest and length in bytes of the file with the signatures; none if it is unsigned.
