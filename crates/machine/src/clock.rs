@@ -1,10 +1,18 @@
-//! The offset between this machine's clock and another one.
+//! The clock of this machine: the present moment as files and events have it, and the offset to another clock.
 
 use std::time::{Duration, SystemTime};
+
+use jiff::Timestamp;
 
 /// An API server accepts a service account token up to a minute before its issue time, and no earlier. Half of that leaves room
 /// for the clocks to drift before they are set, and for a Date in whole seconds.
 pub const CLUSTER_TOLERANCE: Duration = Duration::from_secs(30);
+
+/// The present moment in RFC 3339, UTC, to the second: `2026-12-01T03:04:05Z`. For files and events that people read.
+#[must_use]
+pub fn now_text() -> String {
+    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockOffset {
@@ -47,6 +55,15 @@ pub fn http_date(value: &str) -> Option<SystemTime> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_present_moment_is_written_to_the_second_in_utc() {
+        let before = Timestamp::now().as_second();
+        let text = now_text();
+        let read: Timestamp = text.parse().unwrap();
+        assert!((before..=Timestamp::now().as_second()).contains(&read.as_second()), "{text}");
+        assert!(text.len() == 20 && text.ends_with('Z'), "{text}");
+    }
 
     #[test]
     fn a_clock_is_behind_ahead_or_right() {

@@ -5,7 +5,6 @@ use std::fmt;
 use std::path::Path;
 
 use anyhow::Result;
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::paths::below;
@@ -94,12 +93,6 @@ impl fmt::Display for WholeRead {
 
 fn day(at: &str) -> &str {
     at.split('T').next().unwrap_or_default()
-}
-
-/// Now, as findings have it.
-#[must_use]
-pub fn now() -> String {
-    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 #[cfg(test)]

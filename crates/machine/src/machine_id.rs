@@ -1,7 +1,6 @@
 //! The identity of a node: the machine id that stays with it although `/etc` is new at every boot.
 
 use std::fmt;
-use std::io;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -43,11 +42,7 @@ impl MachineId {
     /// The id beside the document at `config`; `None` if there is none.
     pub fn beside(config: &Path) -> Result<Option<Self>> {
         let path = config.with_file_name("machine-id");
-        match std::fs::symlink_metadata(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            _ => {}
-        }
-        let text = files::read_text(&path)?;
+        let Some(text) = files::read_text_if_present(&path)? else { return Ok(None) };
         text.trim_end().parse().map(Some).with_context(|| format!("reading {}", path.display()))
     }
 }

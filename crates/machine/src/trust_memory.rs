@@ -2,7 +2,6 @@
 //! resets, and goes only with a new install. Every good boot adds to it (`node::update`), every judgment of an update reads it
 //! ([`super::trust_store::of_node`]).
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -31,10 +30,6 @@ fn path(root: &Path) -> PathBuf {
 /// [`Class::Verification`] if the file is damaged or cannot be read: it must not count as empty then.
 pub fn read(root: &Path) -> Result<TrustMemory> {
     let file = path(root);
-    // What is there and cannot be read, such as a link that leads nowhere, must not count as none.
-    if file.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
-        return Ok(TrustMemory::default());
-    }
     let what = || format!("reading {}", file.display());
     let damaged = |error: anyhow::Error| {
         Failure::new(Class::Verification, what())
@@ -44,7 +39,9 @@ pub fn read(root: &Path) -> Result<TrustMemory> {
                  its next good boot. To take updates again all the same, remove the file.",
             )
     };
-    let bytes = files::read_at_most(&file, LENGTH_MAX).map_err(damaged)?;
+    let Some(bytes) = files::read_if_present(&file, LENGTH_MAX).map_err(damaged)? else {
+        return Ok(TrustMemory::default());
+    };
     Ok(TrustMemory::parse(&bytes).map_err(|error| damaged(error.into()))?)
 }
 

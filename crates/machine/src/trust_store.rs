@@ -22,12 +22,10 @@ const LENGTH_MAX: u64 = 1 << 20;
 /// [`Class::Verification`] if the file is not a trust store.
 pub fn of_image(root: &Path) -> Result<TrustStore> {
     let file = below(root, TRUST_STORE);
-    // What is there and cannot be read, such as a link that leads nowhere, must not count as none.
-    if file.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
-        return Ok(TrustStore::absent());
-    }
     let what = || format!("reading the trust store {}", file.display());
-    let bytes = files::read_at_most(&file, LENGTH_MAX).class(Class::Verification, what)?;
+    let Some(bytes) = files::read_if_present(&file, LENGTH_MAX).class(Class::Verification, what)? else {
+        return Ok(TrustStore::absent());
+    };
     TrustStore::parse(&bytes).map_err(|error| {
         Failure::new(Class::Verification, what())
             .because(error)

@@ -6,9 +6,9 @@ use std::fmt;
 use std::path::Path;
 
 use anyhow::Result;
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::clock;
 use super::paths::{CONFIG, below};
 use base::digest::Digest;
 use base::failure::{Class, Classify};
@@ -45,7 +45,7 @@ impl UnsignedRecord {
             version: release.version.clone(),
             release: release.digest(),
             trust: trust.to_string(),
-            at: Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            at: clock::now_text(),
         })
     }
 
@@ -62,11 +62,8 @@ impl UnsignedRecord {
     pub fn read(root: &Path) -> Result<Option<Self>> {
         let file = below(root, CONFIG).join(FILE);
         let what = || format!("reading {}", file.display());
-        if file.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
-            return Ok(None);
-        }
-        let bytes = files::read_at_most(&file, LENGTH_MAX).class(Class::DiskIo, what)?;
-        serde_json::from_slice(&bytes).class(Class::DiskIo, what).map(Some)
+        let bytes = files::read_if_present(&file, LENGTH_MAX).class(Class::DiskIo, what)?;
+        bytes.map(|bytes| serde_json::from_slice(&bytes).class(Class::DiskIo, what)).transpose()
     }
 
     /// Stores it on the node at `root`, unless there is one: the first counts. After a loss of power it is there or was not begun.

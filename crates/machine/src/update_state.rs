@@ -4,9 +4,9 @@
 use std::path::Path;
 
 use anyhow::Result;
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::clock;
 use super::paths::below;
 use base::digest::Digest;
 use base::files::{self, Attributes, Root};
@@ -46,7 +46,7 @@ pub struct WrittenRelease {
 impl WrittenRelease {
     #[must_use]
     pub fn now(release: ReleaseId, slot: UpdateSlot) -> Self {
-        Self { release, slot, at: now() }
+        Self { release, slot, at: clock::now_text() }
     }
 }
 
@@ -108,7 +108,7 @@ impl UpdateState {
     pub fn conclude(&mut self, good: bool, reason: String) {
         self.complaint = None;
         let Some(WrittenRelease { release, slot, .. }) = self.staged.take() else { return };
-        self.verdicts.push(ReleaseVerdict { release, slot, good, reason, at: now() });
+        self.verdicts.push(ReleaseVerdict { release, slot, good, reason, at: clock::now_text() });
         let surplus = self.verdicts.len().saturating_sub(VERDICTS_MAX);
         self.verdicts.drain(..surplus);
     }
@@ -141,10 +141,6 @@ impl UpdateState {
         let text = format!("{version} was taken back: {}", last.reason);
         Some(UpdateNotice { version, bad: true, text })
     }
-}
-
-fn now() -> String {
-    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 #[cfg(test)]

@@ -4,10 +4,10 @@
 use std::path::Path;
 
 use anyhow::Result;
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use base::files::{self, Attributes, Root};
+use machine::clock;
 use machine::paths::below;
 
 pub const REQUEST: &str = "/oem/reset.json";
@@ -68,8 +68,7 @@ pub struct PendingReset {
 impl PendingReset {
     #[must_use]
     pub fn new(level: ResetLevel) -> Self {
-        let at = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        Self { level, at, begun: false, done: Vec::new() }
+        Self { level, at: clock::now_text(), begun: false, done: Vec::new() }
     }
 
     #[must_use]

@@ -2,7 +2,6 @@
 //! It only grows, so that a comparison of two versions of it shows what was revoked.
 
 use std::collections::BTreeSet;
-use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::Result;
@@ -38,15 +37,22 @@ pub struct GrownList {
 /// # Errors
 /// [`Class::Invalid`] for a file that is none.
 pub fn read(file: &Path) -> Result<Revocations> {
-    let what = || format!("reading the list of revoked keys and releases {}", file.display());
-    let bytes = files::read_at_most(file, MAX_BYTES).class(Class::Invalid, what)?;
-    let document = serde_json::from_slice(&bytes).map_err(|error| damaged(what(), error))?;
+    let bytes = files::read_at_most(file, MAX_BYTES).class(Class::Invalid, || reading(file))?;
+    parse(file, &bytes)
+}
+
+fn reading(file: &Path) -> String {
+    format!("reading the list of revoked keys and releases {}", file.display())
+}
+
+fn parse(file: &Path, bytes: &[u8]) -> Result<Revocations> {
+    let document = serde_json::from_slice(bytes).map_err(|error| damaged(reading(file), error))?;
     let RevocationDocument { format, keys, releases } = document;
     match format {
         FORMAT => Ok(Revocations { keys, releases }),
         other => {
             let why = anyhow::anyhow!("it has the format {other}, and this program reads {FORMAT}");
-            Err(damaged(what(), why.reallocate_into_boxed_dyn_error_without_backtrace()))
+            Err(damaged(reading(file), why.reallocate_into_boxed_dyn_error_without_backtrace()))
         }
     }
 }
@@ -82,10 +88,8 @@ pub fn add(file: &Path, more: Revocations) -> Result<GrownList> {
 }
 
 fn read_if_there(file: &Path) -> Result<Revocations> {
-    match file.symlink_metadata() {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Revocations::default()),
-        _ => read(file),
-    }
+    let bytes = files::read_if_present(file, MAX_BYTES).class(Class::Invalid, || reading(file))?;
+    bytes.map_or_else(|| Ok(Revocations::default()), |bytes| parse(file, &bytes))
 }
 
 #[cfg(test)]

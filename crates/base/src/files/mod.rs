@@ -38,6 +38,9 @@ pub use owner::Owner;
 pub use root::{Root, UserHome};
 pub use unfinished::{UnfinishedDirectory, UnfinishedFile};
 
+/// The most bytes of a text file.
+const TEXT_LIMIT: u64 = 1 << 20;
+
 /// Reads a whole file of at most `limit` bytes.
 pub fn read_at_most(path: &Path, limit: u64) -> Result<Vec<u8>> {
     let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
@@ -49,9 +52,26 @@ pub fn read_at_most(path: &Path, limit: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The same; none if there is nothing at `path`. What is there and cannot be read is an error and does not count as missing: a link
+/// that leads nowhere, a directory, a file of others.
+pub fn read_if_present(path: &Path, limit: u64) -> Result<Option<Vec<u8>>> {
+    match path.symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        _ => read_at_most(path, limit).map(Some),
+    }
+}
+
 /// Reads a text file of at most 1 MiB.
 pub fn read_text(path: &Path) -> Result<String> {
-    let bytes = read_at_most(path, 1 << 20)?;
+    text(path, read_at_most(path, TEXT_LIMIT)?)
+}
+
+/// The same; none if there is nothing at `path`, as [`read_if_present`] has it.
+pub fn read_text_if_present(path: &Path) -> Result<Option<String>> {
+    read_if_present(path, TEXT_LIMIT)?.map(|bytes| text(path, bytes)).transpose()
+}
+
+fn text(path: &Path, bytes: Vec<u8>) -> Result<String> {
     String::from_utf8(bytes).with_context(|| format!("{} is not a text file", path.display()))
 }
 
@@ -151,6 +171,27 @@ mod tests {
     fn an_error_names_the_path() {
         let error = read_text(Path::new("/nonexistent/file")).unwrap_err();
         assert!(format!("{error:#}").contains("/nonexistent/file"));
+    }
+
+    #[test]
+    fn only_what_is_not_there_counts_as_missing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        assert_eq!(read_if_present(&path, 9).unwrap(), None);
+        assert_eq!(read_text_if_present(&directory.path().join("no/such")).unwrap(), None);
+        fs::write(&path, "text").unwrap();
+        assert_eq!(read_if_present(&path, 9).unwrap().as_deref(), Some(&b"text"[..]));
+        assert_eq!(read_text_if_present(&path).unwrap().as_deref(), Some("text"));
+        let dangling = directory.path().join("dangling");
+        std::os::unix::fs::symlink("nowhere", &dangling).unwrap();
+        for unreadable in [dangling.as_path(), directory.path(), &path.join("below")] {
+            let name = unreadable.display();
+            assert!(
+                read_if_present(unreadable, 9).is_err() && read_text_if_present(unreadable).is_err(),
+                "{name}"
+            );
+        }
+        assert!(read_if_present(&path, 3).is_err());
     }
 
     #[test]

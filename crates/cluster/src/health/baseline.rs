@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use anyhow::Result;
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::check::{CheckResult, Finding, NODE, name};
 use super::probe::Observation;
 use base::files::{self, Attributes, Root};
+use machine::clock;
 use machine::paths::below;
 
 pub const BASELINE: &str = "/var/lib/nqrust/update/baseline.json";
@@ -56,7 +56,7 @@ impl Baseline {
         Self {
             release: observation.release.clone(),
             slot: observation.slot.clone(),
-            taken: Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            taken: clock::now_text(),
             alone: observation.alone,
             results: observation.results.iter().map(RecordedResult::of).collect(),
         }

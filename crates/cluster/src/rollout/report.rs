@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::node_object::{NodeEvent, NodeObject};
 use base::encode::json_text;
 use base::files::{self, Attributes, Root};
+use machine::clock;
 use machine::paths::below;
 use machine::update_state::ReleaseId;
 
@@ -144,8 +144,7 @@ impl NodeReport {
             }
         };
         let warning = matches!(self.state, ReportedState::RolledBack | ReportedState::Failed);
-        let at = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        Some(NodeEvent { reason, message, warning, at })
+        Some(NodeEvent { reason, message, warning, at: clock::now_text() })
     }
 
     fn short_reason(&self) -> String {

@@ -1,6 +1,5 @@
 //! The file in which a node remembers its cards: beside the node document, world-readable, of one version.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -45,11 +44,7 @@ impl RememberedCards {
     /// still finds its cards by their names.
     pub fn beside(document: &Path) -> Result<Self> {
         let path = path(document);
-        match std::fs::symlink_metadata(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
-            _ => {}
-        }
-        let text = files::read_text(&path)?;
+        let Some(text) = files::read_text_if_present(&path)? else { return Ok(Self::default()) };
         Self::parse(&text).with_context(|| format!("reading {}", path.display()))
     }
 

@@ -16,7 +16,8 @@ use cluster::node_object::{NodeEvent, NodeObject};
 use formats::squashfs::Expansion;
 use formats::verity::BLOCK_BYTES;
 use install::execute::{DamagedPart, SlotCheck, SlotDamage};
-use machine::image_health::{self, DamageFinding, ImageHealth};
+use machine::clock;
+use machine::image_health::{DamageFinding, ImageHealth};
 use model::boot::{BootParameters, BootVolume, Slot};
 
 /// How often the image is read as a whole: blocks that nobody reads decay unseen.
@@ -63,7 +64,7 @@ pub fn check(
         // What else blocks hold, such as directories, is not looked for.
         files.unwrap_or_default()
     });
-    ImageHealth::read(root).note(root, &image_health::now(), findings.clone())?;
+    ImageHealth::read(root).note(root, &clock::now_text(), findings.clone())?;
     if !findings.is_empty() {
         forget_blocks();
     }
@@ -84,7 +85,7 @@ impl ImageVerdict {
         };
         let Some(own) = NodeObject::read(root) else { return Ok(()) };
         let message = findings.iter().map(DamageFinding::to_string).collect::<Vec<_>>().join("; ");
-        own.tell(root, &NodeEvent { reason, message, warning: true, at: image_health::now() })
+        own.tell(root, &NodeEvent { reason, message, warning: true, at: clock::now_text() })
     }
 }
 
@@ -95,7 +96,7 @@ fn findings(
     version: &str,
     files: &dyn Fn(&[u64]) -> Vec<PathBuf>,
 ) -> Vec<DamageFinding> {
-    let at = image_health::now();
+    let at = clock::now_text();
     let finding = |damage: &SlotDamage| {
         let mut text =
             format!("damage in {} of {version} in slot {slot} on {}", part(&damage.part), damage.disk);
