@@ -15,7 +15,7 @@ use base::progress::Progress;
 use cluster::node_object::{NodeEvent, NodeObject};
 use formats::squashfs::Expansion;
 use formats::verity::BLOCK_BYTES;
-use install::execute::{DamagedPart, SlotCheck, SlotDamage};
+use install::execute::{DamagedPart, SlotCheck, SlotDamage, SlotSource};
 use machine::clock;
 use machine::image_health::{DamageFinding, ImageHealth};
 use model::boot::{BootParameters, BootVolume, Slot};
@@ -56,18 +56,16 @@ pub fn check(
 ) -> Result<ImageVerdict> {
     let (slot, volume) = (installed.slot, BootVolume::of_root(line)?);
     let devices = SlotDevices::of_root(root, slot, &volume)?;
-    let release = devices.source()?.release;
+    let source = devices.source()?;
+    let release = &source.release;
     let others = SlotDevices::beside_root(root, slot, &volume);
-    let found = devices.mend(&others, &release, progress, cancel)?;
+    let found = devices.mend(&others, release, progress, cancel)?;
     let findings = findings(&found, slot, &release.version, &|blocks| {
-        let files = files_in(&devices, blocks).map(|numbers| paths_of(mounted, &numbers));
+        let files = files_in(&source, blocks).map(|numbers| paths_of(mounted, &numbers));
         // What else blocks hold, such as directories, is not looked for.
         files.unwrap_or_default()
     });
     ImageHealth::read(root).note(root, &clock::now_text(), findings.clone())?;
-    if !findings.is_empty() {
-        forget_blocks();
-    }
     Ok(match (findings.is_empty(), found.is_repaired()) {
         (true, _) => ImageVerdict::Whole,
         (false, true) => ImageVerdict::Repaired(findings),
@@ -119,11 +117,10 @@ pub fn damage_in_words(check: &SlotCheck, slot: Slot, version: &str) -> Vec<Stri
 }
 
 /// The inode numbers of the files that have data in these blocks of a slot's image.
-fn files_in(devices: &SlotDevices, blocks: &[u64]) -> Result<Vec<u32>> {
+fn files_in(source: &SlotSource, blocks: &[u64]) -> Result<Vec<u32>> {
     let block = BLOCK_BYTES as u64;
     let places: Vec<_> = blocks.iter().map(|number| number * block..(number + 1) * block).collect();
-    let source = devices.source()?;
-    Ok(Expansion::plan(&source)?.files_in(&places)?)
+    Ok(Expansion::plan(source)?.files_in(&places)?)
 }
 
 /// The files with these inode numbers in the file system at `root`, by their paths there.
@@ -156,12 +153,6 @@ fn some_of(names: &[String]) -> String {
     let (shown, more) = names.split_at(names.len().min(NAMES_MAX));
     let rest = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
     format!("{}{rest}", shown.join(", "))
-}
-
-/// Blocks of the hash tree that the kernel has read stay in its memory for minutes, wrong ones too (`Documentation/admin-guide/sysctl/vm.rst`,
-/// `drop_caches`). A failure only means that they stay so long.
-fn forget_blocks() {
-    let _ = std::fs::write("/proc/sys/vm/drop_caches", "3");
 }
 
 #[cfg(test)]

@@ -122,7 +122,8 @@ impl SlotDevices {
             .collect()
     }
 
-    /// Reads the slot, which has to hold `release` and may run, and repairs its image from those of `others` that can be read.
+    /// Reads the slot, which has to hold `release` and may run, and repairs its image from those of `others` that can be read. The kernel
+    /// reads again then what was damaged.
     pub fn mend(
         &self,
         others: &[Self],
@@ -133,7 +134,11 @@ impl SlotDevices {
         let donors: Vec<_> = others.iter().filter_map(|other| other.open_to_read().ok()).collect();
         let places: Vec<_> = donors.iter().map(OpenSlot::place).collect();
         let opened = OpenSlot::to_mend(&self.whole, &self.halves, self.partition.clone())?;
-        opened.place().mend(release, &places, progress, cancel)
+        let check = opened.place().mend(release, &places, progress, cancel)?;
+        if !check.damage.is_empty() {
+            forget_blocks();
+        }
+        Ok(check)
     }
 
     pub fn open_to_write(&self) -> Result<OpenSlot> {
@@ -153,6 +158,12 @@ impl SlotDevices {
     pub fn release(&self) -> Option<ReleaseManifest> {
         self.source().ok().map(|source| source.release)
     }
+}
+
+/// Blocks of the hash tree that the kernel has read stay in its memory for minutes, wrong ones too (`Documentation/admin-guide/sysctl/vm.rst`,
+/// `drop_caches`). A failure only means that they stay so long.
+fn forget_blocks() {
+    let _ = fs::write("/proc/sys/vm/drop_caches", "3");
 }
 
 fn node(name: &str) -> PathBuf {
