@@ -22,7 +22,7 @@ use medium::payload_sources::PayloadSource;
 use model::boot::Slot;
 use model::boot::loader::decide;
 use model::boot::record::{BootRecord, SlotState};
-use model::release::{ExpandedImage, Payload, Release};
+use model::release::{ExpandedImage, MANIFEST, Payload, Release, SIGNATURES};
 use model::release_manifest::ReleaseManifest;
 use testing::release::expanded_image;
 
@@ -40,12 +40,21 @@ pub(super) fn place<'a>(bench: &'a Bench, disk: &'a TestDisk) -> SlotPlace<'a> {
 }
 
 pub(super) fn write(bench: &Bench, disk: &TestDisk, release: &Release) -> anyhow::Result<()> {
+    write_release(bench, disk, &release.clone().into())
+}
+
+fn write_release(bench: &Bench, disk: &TestDisk, release: &ReleaseManifest) -> anyhow::Result<()> {
     let progress = Progress::new(vec![Box::new(bench.recorder.clone())]);
-    place(bench, disk).write(&release.clone().into(), &bench.medium, &progress, &Cancel::new(bench.stop))
+    place(bench, disk).write(release, &bench.medium, &progress, &Cancel::new(bench.stop))
+}
+
+/// The release of [`version`] with a file of signatures.
+fn signed(number: &str, signatures: &str) -> ReleaseManifest {
+    ReleaseManifest::parse(version(number).to_bytes(), Some(signatures.into())).unwrap()
 }
 
 /// What the slot has to hold, for the checker.
-fn expected(bench: &Bench, release: &Release) -> (u64, CheckedSlot, (u64, Hash)) {
+fn expected(bench: &Bench, release: &ReleaseManifest) -> (u64, CheckedSlot, (u64, Hash)) {
     let payload = |purpose| release.payload(purpose).unwrap();
     let image = expanded_image();
     let geometry = SlotGeometry::of(root_b(bench));
@@ -54,16 +63,16 @@ fn expected(bench: &Bench, release: &Release) -> (u64, CheckedSlot, (u64, Hash))
         name: "root-b".into(),
         tree: (geometry.tree(image.len() as u64), hash(&tree.bytes)),
         boot: geometry.boot.get(),
-        files: volume_files(&boot_volume(
-            &release.clone().into(),
-            payload(Purpose::Kernel),
-            payload(Purpose::Initrd),
-        )),
+        files: volume_files(&boot_volume(release, payload(Purpose::Kernel), payload(Purpose::Initrd))),
     };
     (geometry.start.get(), slot, hash(image))
 }
 
 fn judged(bench: &Bench, disk: &dyn nqrust_checker::Bytes, release: &Release) -> Verdict {
+    judged_release(bench, disk, &release.clone().into())
+}
+
+fn judged_release(bench: &Bench, disk: &dyn nqrust_checker::Bytes, release: &ReleaseManifest) -> Verdict {
     let (start, slot, image) = expected(bench, release);
     judge_slot(disk, start, &slot, image).unwrap()
 }
@@ -77,17 +86,17 @@ fn records() -> Vec<Vec<u8>> {
 
 /// Writes `new` over what `old` says is in slot b, and judges every state in between; how many of each kind: old, not bootable,
 /// complete.
-fn every_cut(sector: u32, old: Option<&Release>, new: &Release) -> [usize; 3] {
+fn every_cut(sector: u32, old: Option<&ReleaseManifest>, new: &ReleaseManifest) -> [usize; 3] {
     let bench = Bench::with_sector(sector);
     let mut disk = TestDisk::other(&bench.plan.disk, tempfile::NamedTempFile::new().unwrap());
     if let Some(old) = old {
-        write(&bench, &disk, old).unwrap();
-        assert_eq!(judged(&bench, disk.file(), old), Verdict::Complete);
+        write_release(&bench, &disk, old).unwrap();
+        assert_eq!(judged_release(&bench, disk.file(), old), Verdict::Complete);
     }
     let before = tempfile::NamedTempFile::new().unwrap();
     copy_data(disk.file(), 0..disk.size().get(), before.as_file());
     disk.recording = Some(Mutex::default());
-    write(&bench, &disk, new).unwrap();
+    write_release(&bench, &disk, new).unwrap();
     let recording = disk.recording.as_ref().unwrap().lock().unwrap();
     let Recording { entries, data } = &*recording;
     let log = Log { entries: entries.clone(), data };
@@ -109,8 +118,9 @@ fn every_cut(sector: u32, old: Option<&Release>, new: &Release) -> [usize; 3] {
                 assert!(start.slot == Slot::A, "{state}");
             }
         };
-        every_state(&mut state, &log, &|disk| Ok(judged(&bench, disk, new)), choice, &mut visit).unwrap();
-        assert_eq!(judged(&bench, &state, new), Verdict::Complete);
+        every_state(&mut state, &log, &|disk| Ok(judged_release(&bench, disk, new)), choice, &mut visit)
+            .unwrap();
+        assert_eq!(judged_release(&bench, &state, new), Verdict::Complete);
     }
     counts
 }
@@ -142,7 +152,12 @@ fn slot_source(bench: &Bench, disk: &TestDisk) -> SlotSource {
 
 #[test]
 fn a_power_cut_at_any_moment_of_an_update_leaves_a_slot_that_grub_passes_over_or_a_complete_one() {
-    let (old, new) = (version("1.0.0"), version("1.1.0"));
+    let (old, new) = (signed("1.0.0", "of the old one\n"), signed("1.1.0", "of the new one\n"));
+    // The manifest, its signatures, the hash tree and the image of a slot that starts are of one release.
+    let (_, slot, _) = expected(&Bench::new(), &new);
+    for name in [MANIFEST, SIGNATURES] {
+        assert!(slot.files.iter().any(|file| file.path.ends_with(name)), "{name}");
+    }
     let mut states = 0;
     for sector in [512, 4096] {
         for before in [None, Some(&old)] {
