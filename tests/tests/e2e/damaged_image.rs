@@ -6,18 +6,23 @@ use anyhow::{Result, ensure};
 use nqrust_tests::artifacts::{Artifacts, scenario};
 use nqrust_tests::damage::{flip, place_of};
 use nqrust_tests::deadline::Deadline;
+use nqrust_tests::http::Server;
 use nqrust_tests::identity::Identity;
 use nqrust_tests::node::{Checks, MAC};
 use nqrust_tests::qemu::{Firmware, Machine, Vm};
 use nqrust_tests::ssh::Ssh;
 use nqrust_tests::steps;
-use nqrust_tests::updates::{UPDATE_LIMIT, restarted_where, running, settled, slot, status};
+use nqrust_tests::updates::{
+    CURRENT, NEXT, UPDATE_LIMIT, awaited, from_served, release, restarted, restarted_where, running, serve,
+    settled, slot, status,
+};
 
 /// Of a file that nothing reads, so that no memory has it.
 const SENTENCE: &str = "The purpose of this License is to make a manual, textbook, or other";
 /// The key that signs the media of tests.
 const DEVELOPMENT_KEY: &str = "4852130EAC054828";
 const ROOT_A: &str = "/dev/disk/by-partlabel/root-a";
+const ROOT_B: &str = "/dev/disk/by-partlabel/root-b";
 const RECOVERY: &str = "/dev/disk/by-partlabel/recovery";
 const FILES: &str = "/usr/share/common-licenses/GFDL-1.*";
 
@@ -98,6 +103,44 @@ fn a_node_whose_image_stays_damaged_goes_on_and_one_with_another_manifest_does_n
         );
         steps::collect_journal(&ssh, artifacts, "recovery")?;
         checks.finish("a damaged OS image")?;
+        drop(ssh);
+        vm.power_off(steps::SHUTDOWN_LIMIT)
+    });
+}
+
+#[test]
+#[ignore = "an update and its restarts: `make soak` runs it"]
+fn a_damaged_block_on_a_trial_takes_the_node_back_to_the_release_before() {
+    scenario("damaged-trial", |artifacts| {
+        let identity = Identity::load()?;
+        let next = release(&identity, "update-next", NEXT, &[])?;
+        let served = artifacts.disk("www");
+        serve(&next, &served, "next")?;
+        let server = Server::start(&served, 0)?;
+        let (mut vm, ssh) = start(&identity, artifacts)?;
+        let mut checks = Checks::default();
+
+        // Written and read back, then damaged in a file that every start reads: the program that judges boots.
+        ssh.run(&format!("sudo -n installer update stage {}", from_served(&served, server.port(), "next")?))?;
+        let told = status(&ssh)?;
+        checks.equal("it is staged", told["state"].as_str(), Some("staged"));
+        let at = place_of(&ssh, ROOT_B, "untrusted comment: ")?;
+        flip(&ssh, ROOT_B, at)?;
+        let command = "sudo -n installer update apply";
+        let ssh = restarted(&mut vm, &ssh, command, &identity, artifacts)?;
+        let told = awaited(&ssh, UPDATE_LIMIT, "the verdict on the damaged release", |told| {
+            told["state"] == "rolled-back"
+        })?;
+        checks.equal("the release before runs", &slot(&told, "a"), &(CURRENT.into(), "good".into()));
+        checks.equal("in its slot", told["running"].as_str(), Some("a"));
+        checks.equal("the damaged slot is bad", &slot(&told, "b").1, &"bad".to_owned());
+        let reason = told["reason"].as_str().unwrap_or_default();
+        checks.that(&format!("there is a reason: {reason}"), !reason.is_empty());
+        checks.contains("the node tells it", &ssh.run("sudo -n installer status")?, reason);
+        // In the words of dm-verity.
+        checks.contains("the kernel met the block", &vm.serial.text(), "is corrupted");
+        steps::collect_journal(&ssh, artifacts, "trial")?;
+        checks.finish("a damaged block on a trial")?;
         drop(ssh);
         vm.power_off(steps::SHUTDOWN_LIMIT)
     });
