@@ -5,15 +5,18 @@
 //! in archives that come first and are plain. The last one is here a frame of zstd. The same archives, packed by the same version of the
 //! library, give the same bytes: so a node can make the initrd of a release from another one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+
+use base::digest::Digest;
 
 /// Of zstd, by which a node packs an initrd anew. Of the minimal definition's, level 12 makes 4 % less.
 const LEVEL: i32 = 6;
 /// The first bytes of an archive: the portable formats without and with a checksum (cpio(5)).
 const MAGICS: [&[u8]; 2] = [b"070701", b"070702"];
 const HEADER_BYTES: u64 = 110;
-/// Where the header has the length of the file and that of its name, each as eight hexadecimal digits.
+/// Where the header has the mode, the length of the file and that of its name, each as eight hexadecimal digits.
+const MODE: std::ops::Range<usize> = 14..22;
 const FILE_SIZE: std::ops::Range<usize> = 54..62;
 const NAME_SIZE: std::ops::Range<usize> = 94..102;
 /// The name of the entry that ends an archive, and the same as it is stored.
@@ -78,6 +81,40 @@ fn entry(out: &mut Vec<u8>, path: &str, (number, mode): (usize, usize), content:
         out.extend_from_slice(bytes);
         out.resize(out.len().next_multiple_of(ALIGNMENT as usize), 0);
     }
+}
+
+/// An entry of an archive, for comparing archives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArchiveEntry {
+    /// Type and permissions (inode(7)).
+    pub mode: u32,
+    /// SHA-256 of the content; for a link, of its target.
+    pub content: Digest,
+}
+
+/// The entries of plain `archives` by their paths, of which the last of a path counts, as for the kernel.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidData`] if they are not cpio archives, or have a path that is not UTF-8; [`io::ErrorKind::UnexpectedEof`]
+/// if they are cut off.
+pub fn entries(archives: &mut (impl Read + Seek)) -> io::Result<BTreeMap<String, ArchiveEntry>> {
+    let mut entries = BTreeMap::new();
+    let mut start = Some(0);
+    while let Some(at) = start {
+        let mut walk = Walk { archives: &mut *archives, at };
+        while let Some(header) = walk.next()? {
+            walk.archives.seek(SeekFrom::Start(header.content))?;
+            let (content, read) = Digest::of_reader(walk.archives.by_ref().take(header.size))?;
+            if read < header.size {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            let path = header.name.strip_suffix(b"\0").and_then(|name| std::str::from_utf8(name).ok());
+            let path = path.ok_or_else(|| invalid("a name in it is not UTF-8"))?;
+            entries.insert(path.to_owned(), ArchiveEntry { mode: header.mode, content });
+        }
+        start = end(archives, at)?;
+    }
+    Ok(entries)
 }
 
 /// Packs `archives`, which are plain.
@@ -150,29 +187,53 @@ fn end(archives: &mut (impl Read + Seek), at: u64) -> io::Result<Option<u64>> {
 }
 
 /// Where the entry begins that ends the archive at `at`.
-fn trailer(archives: &mut (impl Read + Seek), mut at: u64) -> io::Result<u64> {
-    loop {
+fn trailer(archives: &mut (impl Read + Seek), at: u64) -> io::Result<u64> {
+    let mut walk = Walk { archives, at };
+    while walk.next()?.is_some() {}
+    Ok(walk.at)
+}
+
+/// Goes through the entries of one archive; `at` is where the next begins, at the end that of the trailer.
+struct Walk<'a, R> {
+    archives: &'a mut R,
+    at: u64,
+}
+
+/// What the header of an entry says, and its name, which ends with a zero.
+struct Header {
+    mode: u32,
+    name: Vec<u8>,
+    /// Length of the content in bytes, and where it begins.
+    size: u64,
+    content: u64,
+}
+
+impl<R: Read + Seek> Walk<'_, R> {
+    /// The next entry; none at the trailer.
+    fn next(&mut self) -> io::Result<Option<Header>> {
         let mut header = [0; HEADER_BYTES as usize];
-        archives.seek(SeekFrom::Start(at))?;
-        archives.read_exact(&mut header)?;
+        self.archives.seek(SeekFrom::Start(self.at))?;
+        self.archives.read_exact(&mut header)?;
         if !MAGICS.contains(&&header[..MAGICS[0].len()]) {
             return Err(invalid("it has data that is not a cpio archive"));
         }
-        let (file, name_size) = (number(&header[FILE_SIZE])?, number(&header[NAME_SIZE])?);
+        let [mode, size, name_size] = [MODE, FILE_SIZE, NAME_SIZE].map(|field| number(&header[field]));
+        let (mode, size, name_size) = (mode?, u64::from(size?), u64::from(name_size?));
         let mut name = Vec::new();
-        archives.by_ref().take(name_size).read_to_end(&mut name)?;
+        self.archives.by_ref().take(name_size).read_to_end(&mut name)?;
         if name == TRAILER {
-            return Ok(at);
+            return Ok(None);
         }
-        at = (at + HEADER_BYTES + name_size).next_multiple_of(ALIGNMENT);
-        at = (at + file).next_multiple_of(ALIGNMENT);
+        let content = (self.at + HEADER_BYTES + name_size).next_multiple_of(ALIGNMENT);
+        self.at = (content + size).next_multiple_of(ALIGNMENT);
+        Ok(Some(Header { mode, name, size, content }))
     }
 }
 
-fn number(digits: &[u8]) -> io::Result<u64> {
+fn number(digits: &[u8]) -> io::Result<u32> {
     let text = std::str::from_utf8(digits).ok();
     let number = text.and_then(|text| u32::from_str_radix(text, 16).ok());
-    number.map(u64::from).ok_or_else(|| invalid("a length in it is not a hexadecimal number"))
+    number.ok_or_else(|| invalid("a length in it is not a hexadecimal number"))
 }
 
 fn invalid(why: &str) -> io::Error {
@@ -257,6 +318,25 @@ mod tests {
         assert!(initrd.starts_with(&early) && initrd.len() < early.len() + 1000, "{}", initrd.len());
         assert!(unpacked(&initrd).unwrap() == both);
         assert!(add(&mut Cursor::new(b"MZ".to_vec()), &[]).is_err());
+    }
+
+    #[test]
+    fn entries_have_modes_and_contents_and_the_last_of_a_path_counts() {
+        let early = archive(&[("early_cpio", b"1"), ("etc/file", b"first")]);
+        let program = ArchivedFile { path: "bin/tool", content: &[7; 5000], executable: true };
+        let file = ArchivedFile { path: "etc/file", content: b"second", executable: false };
+        let both = [&early[..], &super::archive(&[program, file])].concat();
+        let entries = entries(&mut Cursor::new(&both)).unwrap();
+        let entry = |mode, content: &[u8]| ArchiveEntry { mode, content: Digest::of(content) };
+        let expected = [
+            ("bin", entry(0o040_755, b"")),
+            ("bin/tool", entry(0o100_755, &[7; 5000])),
+            ("early_cpio", entry(0o100_644, b"1")),
+            ("etc", entry(0o040_755, b"")),
+            ("etc/file", entry(0o100_644, b"second")),
+        ];
+        assert_eq!(entries, expected.map(|(path, entry)| (path.to_owned(), entry)).into());
+        assert!(super::entries(&mut Cursor::new(&both[..both.len() - 600])).is_err(), "cut off");
     }
 
     #[test]
