@@ -28,6 +28,8 @@ use self::record::{RECORD_FILE, StepRecord, mark_used, sound, survey};
 
 pub use prune::{PruneSummary, days_ago};
 
+/// The directory of finished steps.
+const STEPS: &str = "steps";
 /// The directory for scratch files of steps.
 const SCRATCH: &str = "scratch";
 /// The name of that directory while a cancelled build removes it.
@@ -107,7 +109,7 @@ impl Cache {
     /// Opens the cache below `root`, made if absent; waits for another build that holds it.
     /// Downloads are kept in `downloads`, which may be shared by several caches.
     pub fn open(root: &Path, downloads: Option<&Path>, on_wait: impl FnOnce()) -> Result<Self> {
-        files::output_directory(&root.join("steps"), 0o755)?;
+        files::output_directory(&root.join(STEPS), 0o755)?;
         let downloads = downloads.map_or_else(|| root.join("downloads"), Path::to_owned);
         files::output_directory(&downloads, 0o755)?;
         let path = root.join("lock");
@@ -160,6 +162,17 @@ impl Cache {
         self.root.join("outputs")
     }
 
+    /// Removes all finished steps and all records of outputs.
+    ///
+    /// # Errors
+    /// If they cannot be removed.
+    pub fn forget(&self) -> Result<()> {
+        let steps = self.root.join(STEPS);
+        remove(&steps)?;
+        files::make_directory(&steps, 0o755)?;
+        remove(&self.records())
+    }
+
     /// Returns the outputs of the step `key`, from the cache or by doing `work`, which is given an empty directory.
     pub fn step(&self, key: &StepKey, work: impl FnOnce(&Path) -> Result<()>) -> Result<StepOutputs> {
         let begun = Instant::now();
@@ -191,7 +204,7 @@ impl Cache {
 
     fn directory_of(&self, key: &StepKey) -> Result<PathBuf> {
         let digest = key.digest()?.to_string();
-        Ok(self.root.join("steps").join(format!("{}-{}", key.name, &digest[..24])))
+        Ok(self.root.join(STEPS).join(format!("{}-{}", key.name, &digest[..24])))
     }
 
     fn cached_or_made(&self, key: &StepKey, work: impl FnOnce(&Path) -> Result<()>) -> Result<StepOutputs> {
@@ -218,7 +231,7 @@ fn sweep(root: &Path) -> Result<()> {
     for scratch in [SCRATCH, CANCELLED] {
         crate::namespaces::remove_tree(&root.join(scratch))?;
     }
-    for entry in fs::read_dir(root.join("steps"))? {
+    for entry in fs::read_dir(root.join(STEPS))? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "new") {
             remove(&path)?;
@@ -264,6 +277,19 @@ mod tests {
         assert_eq!((done, fs::read(again.path("file")).unwrap()), (3, b"a".to_vec()));
         let uses: Vec<_> = cache.uses().iter().map(|used| (used.cached, used.size)).collect();
         assert_eq!(uses, [(false, 1), (true, 1), (false, 1), (false, 1)]);
+    }
+
+    #[test]
+    fn a_cache_that_has_forgotten_does_every_step_again_and_keeps_its_downloads() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::open(directory.path(), None, || ()).unwrap();
+        let mut done = 0;
+        build(&cache, "a", &mut done);
+        let download = cache.downloads().join("package");
+        fs::write(&download, "kept").unwrap();
+        cache.forget().unwrap();
+        assert!(build(&cache, "a", &mut done).fresh && download.exists());
+        assert_eq!(done, 2);
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! is in [`steps`] and runs in the [`sandbox`]. [`obtain`] has what a definition names, and [`lock`] keeps it by digest.
 //! The parts that media are made of have rooms of their own: [`images`] the image store (with [`bolt`] for containerd's
 //! database), [`boot`] the loaders, [`kubernetes`] the distribution, [`workloads`] what the cluster
-//! applies; [`product`] what makes a medium ours on any base; [`signing`] the keys of releases; [`provenance`] what a release was built from; [`archive`] reads untrusted tar archives. [`media`]
-//! assembles media, inspects, verifies and customizes finished ones, and takes them to registries and back.
+//! applies; [`product`] what makes a medium ours on any base; [`signing`] the keys of releases; [`provenance`] what a
+//! release was built from, and [`reproduce`] the trial of that; [`archive`] reads untrusted tar archives. [`media`] assembles media, inspects, verifies and customizes finished ones, and takes them to registries and back.
 
 pub mod archive;
 pub mod bolt;
@@ -25,6 +25,7 @@ pub mod packages;
 pub mod pipeline;
 pub mod product;
 pub mod provenance;
+pub mod reproduce;
 pub mod sandbox;
 pub mod sbom;
 pub mod signing;

@@ -45,14 +45,32 @@ impl BuilderDirectory {
 
     /// The command that builds a definition as an ordinary user, with only the files of this directory.
     pub fn build(&self, definition: &Path) -> Result<Command> {
+        let mut command = self.iso_builder("build")?;
+        command.arg(definition).arg("-o").arg(self.path("out"));
+        self.with_inputs(&mut command);
+        command.args(["--sign-with", "development"]);
+        Ok(command)
+    }
+
+    /// The command that builds a release again, likewise.
+    pub fn reproduce(&self, release: &Path, definition: &Path) -> Result<Command> {
+        let mut command = self.iso_builder("reproduce")?;
+        command.arg(release).arg("--definition").arg(definition);
+        self.with_inputs(&mut command);
+        Ok(command)
+    }
+
+    /// A command of the `iso-builder` here, run by an ordinary user whose files nobody else can read.
+    pub fn iso_builder(&self, name: &str) -> Result<Command> {
         // The shell only sets the umask, which std cannot.
         let mut command = self.command("sh")?;
         command.args(["-c", "umask 077; exec \"$@\"", "sh"]).arg(self.path("bin/iso-builder"));
-        command.args(["build", "--progress", "plain"]).arg(definition);
-        command.arg("-o").arg(self.path("out")).arg("--cache-dir").arg(self.path("cache"));
-        command.arg("--installer").arg(self.path("bin/installer"));
-        command.args(["--sign-with", "development"]).env(KEYS, self.path("keys"));
+        command.args([name, "--progress", "plain"]).env(KEYS, self.path("keys"));
         Ok(command)
+    }
+
+    fn with_inputs(&self, command: &mut Command) {
+        command.arg("--cache-dir").arg(self.path("cache")).arg("--installer").arg(self.path("bin/installer"));
     }
 
     /// A program in this directory, run as an ordinary user, who becomes the owner of the files here.

@@ -9,7 +9,7 @@ use serde::Serialize;
 use walkdir::WalkDir;
 
 use super::record::RECORD_FILE;
-use super::{Cache, remove};
+use super::{Cache, STEPS, remove};
 
 /// The removed entries, or those that a dry run would remove.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -25,7 +25,7 @@ impl Cache {
     /// Removes the steps and downloads that were last used before `limit`; with `keep` (dry run) it only counts them.
     pub fn prune(&self, limit: SystemTime, keep: bool) -> Result<PruneSummary> {
         let mut pruned = PruneSummary::default();
-        for entry in fs::read_dir(self.root.join("steps")).context("listing the steps of the cache")? {
+        for entry in fs::read_dir(self.root.join(STEPS)).context("listing the steps of the cache")? {
             let directory = entry?.path();
             let used = fs::metadata(directory.join(RECORD_FILE)).and_then(|record| record.modified());
             if used.is_ok_and(|used| used >= limit) {

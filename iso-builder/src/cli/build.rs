@@ -9,7 +9,7 @@ use base::size::ByteSize;
 use crate::definition::OutputKind;
 use crate::images::pull;
 use crate::lock::LockPolicy;
-use crate::pipeline::{self, BuildOptions, BuiltFile, CacheOptions, InputOptions, PullOptions};
+use crate::pipeline::{self, BuildOptions, BuildSigners, BuiltFile, CacheOptions, InputOptions, PullOptions};
 use crate::signing::arguments::SigningArguments;
 
 /// Build media from an image definition.
@@ -101,7 +101,7 @@ pub(super) struct CacheArguments {
 
 impl From<CacheArguments> for CacheOptions {
     fn from(arguments: CacheArguments) -> Self {
-        Self { directory: arguments.cache_dir, downloads: arguments.downloads }
+        Self { directory: arguments.cache_dir, downloads: arguments.downloads, anew: false }
     }
 }
 
@@ -121,7 +121,7 @@ impl BuildCommand {
             inputs: self.inputs.into(),
             output: self.output,
             installer,
-            signers: self.signing.options()?,
+            signers: BuildSigners::Keys(self.signing.options()?),
             only: self.only,
         };
         let (media, report) = pipeline::build(&options, &context.progress)?;

@@ -12,6 +12,7 @@ mod prune;
 mod pull;
 mod push;
 mod registries;
+mod reproduce;
 mod runner_image;
 mod serve;
 mod show;
@@ -52,6 +53,7 @@ enum Command {
     Pull(pull::PullCommand),
     Prune(prune::PruneCommand),
     Serve(serve::ServeCommand),
+    Reproduce(Box<reproduce::ReproduceCommand>),
     Keys(keys::KeysCommand),
     /// Print the JSON Schema of the image definition.
     Schema,
@@ -103,6 +105,7 @@ impl Command {
             Self::Pull(pull) => pull.run(context),
             Self::Prune(prune) => prune.run(context),
             Self::Serve(serve) => serve.run(context),
+            Self::Reproduce(reproduce) => reproduce.run(context),
             Self::Keys(keys) => keys.run(context),
             Self::Schema => print(&serde_json::to_string_pretty(&published_schema())?),
             Self::Export(export) => export.run(Cli::command(), context),

@@ -59,6 +59,7 @@ use self::report::Recording;
 pub use self::report::{BuildReport, check_summary};
 pub use self::runner_image::{runner_image, runner_image_name};
 use self::signing::BuildSigning;
+pub use self::signing::{BuildSigners, KnownSignatures};
 use crate::definition::LoadedDefinition;
 use crate::images::stored_image::StoredImage;
 use crate::lock::Lock;

@@ -8,10 +8,10 @@ use base::progress::Progress;
 use base::size::ByteSize;
 
 use super::room::{self, NeededRoom};
+use super::signing::BuildSigners;
 use crate::cache::Cache;
 use crate::definition::OutputKind;
 use crate::lock::{Lock, LockPolicy};
-use crate::signing::SignerOptions;
 
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
@@ -19,8 +19,8 @@ pub struct BuildOptions {
     pub output: PathBuf,
     /// The `installer` executable that goes into the OS image.
     pub installer: PathBuf,
-    /// The keys that sign the release.
-    pub signers: Vec<SignerOptions>,
+    /// Who signs the release.
+    pub signers: BuildSigners,
     /// Outputs to make instead of those of the definition.
     pub only: Option<Vec<OutputKind>>,
 }
@@ -55,14 +55,22 @@ pub struct CacheOptions {
     pub directory: PathBuf,
     /// The directory of downloads, if it is not in the cache.
     pub downloads: Option<PathBuf>,
+    /// True if nothing counts that an earlier build has made: the cache is emptied, but for its downloads.
+    pub anew: bool,
 }
 
 impl CacheOptions {
     /// Opens the cache; reports when it has to wait for another build.
     pub fn open(&self, progress: &Progress) -> Result<Cache> {
         let wait = || progress.note("cache", "Waiting for another build that uses the same cache");
-        Cache::open(&self.directory, self.downloads.as_deref(), wait)
-            .class(Class::DiskIo, || format!("opening the cache {}", self.directory.display()))
+        let open = || -> Result<Cache> {
+            let cache = Cache::open(&self.directory, self.downloads.as_deref(), wait)?;
+            if self.anew {
+                cache.forget()?;
+            }
+            Ok(cache)
+        };
+        open().class(Class::DiskIo, || format!("opening the cache {}", self.directory.display()))
     }
 }
 

@@ -23,9 +23,6 @@ use crate::provenance::{
     InternalParameters, Statement, Subject, TrustedKeyParameter, dependencies, public,
 };
 
-/// This program while it runs, even if its file was replaced.
-const THIS_PROGRAM: &str = "/proc/self/exe";
-
 /// What a directory has at the end of a build.
 #[derive(Clone, Debug)]
 pub(super) struct MadeOutputs {
@@ -64,10 +61,7 @@ impl Build<'_> {
         let internal = InternalParameters { epoch: self.lock.epoch, tools: tools.clone() };
         let found = FoundPackages::of_sbom(&made.sbom).context("reading the bill of materials")?;
         let build = BuildDefinition::new(external, internal, self.dependencies(installer.sha256, &found)?);
-        let version = BuilderVersion {
-            iso_builder: env!("CARGO_PKG_VERSION").to_owned(),
-            sha256: digest_of_file(Path::new(THIS_PROGRAM))?.0,
-        };
+        let version = BuilderVersion::of_this_program()?;
         let mut envelope = Statement::new(made.subjects.clone(), build, version).to_envelope();
         signing.sign_provenance(&mut envelope)?;
         let line = envelope.to_line();

@@ -3,6 +3,7 @@
 //! Fields that later versions add, here or in the specifications, are ignored when it is read.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use base::digest::Digest;
 use formats::dsse::{Envelope, ParseEnvelopeError};
@@ -11,6 +12,10 @@ use serde::{Deserialize, Serialize};
 use trust::TrustedKey;
 
 use crate::definition::OutputKind;
+use crate::files::digest_of_file;
+
+/// The executable of the process that reads it.
+const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// The type of an envelope's payload that is a statement.
 pub const PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";
@@ -171,6 +176,17 @@ pub enum ParseStatementError {
     Json(#[from] serde_json::Error),
     #[error("its {field} is {found:?}, and this program reads {expected}")]
     Kind { field: &'static str, found: String, expected: &'static str },
+}
+
+impl BuilderVersion {
+    /// That of the program that runs, even if its file was replaced.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn of_this_program() -> anyhow::Result<Self> {
+        let (sha256, _) = digest_of_file(Path::new(THIS_PROGRAM))?;
+        Ok(Self { iso_builder: env!("CARGO_PKG_VERSION").to_owned(), sha256 })
+    }
 }
 
 impl Subject {

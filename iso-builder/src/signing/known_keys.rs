@@ -20,12 +20,17 @@ use super::signer::{named_key, trusted};
 /// enough. Without `allow_unsigned`, releases that none of them has signed are refused.
 pub fn known_keys(directory: &KeyDirectory, named: &[String], allow_unsigned: bool) -> Result<TrustStore> {
     let mut keys: Vec<TrustedKey> = named.iter().map(|key| named_key(key)).collect::<Result<_>>()?;
-    keys.extend(directory.public_keys()?.iter().map(trusted));
+    keys.extend(public_keys(directory)?);
     // A key that is named is often in the directory too.
     let mut known = BTreeSet::new();
     keys.retain(|key| known.insert(key.key.id()));
     let unsigned = if allow_unsigned { UnsignedRelease::Allow } else { UnsignedRelease::Refuse };
     TrustStore::new(keys, 1, unsigned).class(Class::Invalid, || "collecting the known keys".to_owned())
+}
+
+/// The public keys in `directory`.
+pub fn public_keys(directory: &KeyDirectory) -> Result<Vec<TrustedKey>> {
+    Ok(directory.public_keys()?.iter().map(trusted).collect())
 }
 
 /// What a command shows of the signatures of a release, whether it may be used or not.

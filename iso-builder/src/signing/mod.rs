@@ -24,6 +24,6 @@ pub mod spec;
 mod tests;
 
 pub use key_directory::{KeyDirectory, NewKey};
-pub use known_keys::{SignatureSummary, known_keys};
+pub use known_keys::{SignatureSummary, known_keys, public_keys};
 pub use passphrase::PassphraseSource;
 pub use signer::{ReleaseSigner, SignerOptions, add_all};

@@ -21,7 +21,7 @@ const MAX_REPORT: u64 = 32 << 20;
 const MODE: u32 = 0o644;
 
 /// Length in bytes and digest of an output.
-pub(super) type ListedFile = (u64, Digest);
+pub(crate) type ListedFile = (u64, Digest);
 
 /// The lists of an output directory.
 #[derive(Debug)]
@@ -95,7 +95,7 @@ fn report_output(outputs: &mut Vec<Value>, name: &str, (size, sha256): ListedFil
 }
 
 /// Length and digest of an ISO as it was built: without its customization, which the list of a build does not know.
-pub(super) fn as_built(medium: &MediumReader, progress: &Progress) -> Result<ListedFile> {
+pub(crate) fn as_built(medium: &MediumReader, progress: &Progress) -> Result<ListedFile> {
     let place = CustomizationLocation::find(medium)?;
     let name = place.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let step = progress.step(&format!("checksum-{name}"), format!("Hashing {name}"), Some(place.end));

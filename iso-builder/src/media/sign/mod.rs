@@ -22,6 +22,7 @@ mod signable_medium;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use listed_outputs::as_built;
 pub use signable_media::{
     ManifestToSign, SignManifest, SignProvenance, SignReport, SignableMedia, SignedMedia, SignedProvenance,
 };

@@ -1,0 +1,101 @@
+//! `iso-builder reproduce`.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use base::failure::{Class, Failure};
+use base::program::Context;
+use formats::dsse::Envelope;
+
+use super::build::{CacheArguments, PullArguments, installer};
+use super::keys::moment;
+use crate::media::sign::SignableMedia;
+use crate::reproduce::{ComparedInput, ReproduceOptions, Reproduction, reproduce};
+use crate::signing::arguments::SigningArguments;
+use crate::signing::{ReleaseSigner, add_all, public_keys};
+
+/// Build a release again, and compare it byte for byte.
+///
+/// Reads what the release says it was made of (provenance.intoto.jsonl), builds from the same definition and lock file with nothing from
+/// the cache but downloads, and says of every payload and file whether it is the same; of OS images and initrds, which paths differ.
+/// Ends with exit code 4 if anything does. With --sign-with, a release that was reproduced gets a signature: nodes whose
+/// `trust.threshold` is 2 take it only when so many builders have come to the same bytes.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct ReproduceCommand {
+    /// The directory that a build wrote, an ISO, or a directory with release.json and the payloads.
+    release: PathBuf,
+    /// The image definition, with its lock file beside it; by default the one that the release names, as a path from the current
+    /// directory.
+    #[arg(long, value_name = "FILE")]
+    definition: Option<PathBuf>,
+    /// Use no network: a download that is not in the cache is an error.
+    #[arg(long)]
+    offline: bool,
+    /// Keep what is built in this directory.
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// The installer to put into the OS image, as of `build`.
+    #[arg(long, value_name = "FILE", env = "NQRUST_INSTALLER")]
+    installer: Option<PathBuf>,
+    #[command(flatten)]
+    cache: CacheArguments,
+    #[command(flatten)]
+    pull: PullArguments,
+    #[command(flatten)]
+    signing: SigningArguments,
+}
+
+const EXAMPLES: &str = "Examples:
+  iso-builder reproduce dist/
+  iso-builder reproduce nqrust-hypervisor-0.2.0-amd64.iso --definition configs/images/default.yaml
+  iso-builder reproduce dist/ --sign-with second-builder";
+
+impl ReproduceCommand {
+    pub(super) fn run(self, context: &Context) -> Result<()> {
+        let keys = public_keys(&self.signing.directory())?;
+        let signers = self.signing.options()?;
+        let options = ReproduceOptions {
+            release: self.release,
+            definition: self.definition,
+            installer: installer(self.installer)?,
+            offline: self.offline,
+            pull: self.pull.into(),
+            cache: self.cache.into(),
+            output: self.output,
+            keys,
+        };
+        // A passphrase is asked for before the build, not after it.
+        let signers = signers.iter().map(ReleaseSigner::open).collect::<Result<Vec<_>>>()?;
+        let mut reproduction = reproduce(&options, &context.progress)?;
+        if reproduction.reproduced && !signers.is_empty() {
+            sign(&mut reproduction, &signers, context)?;
+        }
+        context.show(&reproduction, || reproduction.to_string())?;
+        Ok(reproduction.into_result()?)
+    }
+}
+
+/// Signs the release that was compared: no other manifest than those.
+fn sign(reproduction: &mut Reproduction, signers: &[ReleaseSigner], context: &Context) -> Result<()> {
+    let media = SignableMedia::open(&reproduction.release, &context.progress)?;
+    let digests =
+        media.manifests().iter().map(|manifest| base::digest::Digest::of(manifest.bytes)).collect::<Vec<_>>();
+    if digests.iter().any(|digest| !reproduction.manifests.contains(digest)) {
+        let what = format!("{} has changed since it was compared", reproduction.release.display());
+        return Err(Failure::new(Class::Verification, what).hint("Run the command again.").into());
+    }
+    let when = moment()?;
+    let mut add = |manifest: &[u8], existing: Option<&[u8]>| {
+        Ok(add_all(signers, manifest, existing, when)?.unwrap_or_default())
+    };
+    // Who used the same inputs says so too.
+    let same_inputs = !reproduction.inputs.iter().any(ComparedInput::differs);
+    let mut add_to_provenance = |envelope: &mut Envelope| match same_inputs {
+        true => signers.iter().try_for_each(|signer| signer.sign_envelope(envelope)),
+        false => Ok(()),
+    };
+    media.sign(&mut add, &mut add_to_provenance, &context.progress)?;
+    reproduction.signed_by = signers.iter().map(|signer| signer.key().to_string()).collect();
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! `iso-builder reproduce`: builds a release again and compares every part of it with what comes out.
+//!
+//! Nothing counts that an earlier build has made: every step runs again, in a cache of its own; only downloads are shared, which are
+//! compared with the digests of the lock file. The signatures of the release go into what is built, so that ISOs can be equal.
+//!
+//! | Module | What it knows |
+//! |---|---|
+//! | [`finished_release`] | the files of a release, wherever they are |
+//! | [`inputs`] | what the release says it was made of |
+//! | [`compare`] | manifests, payloads and files of two releases |
+//! | [`contents`] | the paths that differ in OS images and initrds |
+//! | [`report`] | what people and programs are told |
+
+mod compare;
+mod contents;
+mod finished_release;
+mod inputs;
+mod report;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use base::cancellation;
+use base::failure::{Class, Classify};
+use base::files;
+use base::progress::Progress;
+use trust::TrustedKey;
+
+use self::finished_release::FinishedRelease;
+pub use self::report::{Agreement, ComparedInput, ComparedPart, Reproduction};
+use crate::lock::LockPolicy;
+use crate::namespaces::remove_tree;
+use crate::pipeline::{
+    self, BuildOptions, BuildSigners, CacheOptions, InputOptions, KnownSignatures, PullOptions,
+};
+
+/// The directory in the user's cache for the steps of a reproduction, and the one in it for what is built.
+const CACHE: &str = "reproduce";
+const MEDIA: &str = "media";
+const DOWNLOADS: &str = "downloads";
+
+#[derive(Clone, Debug)]
+pub struct ReproduceOptions {
+    /// What a build wrote, an ISO, or a directory with `release.json`.
+    pub release: PathBuf,
+    /// None for the definition that the release names.
+    pub definition: Option<PathBuf>,
+    /// The `installer` executable that goes into the OS image.
+    pub installer: PathBuf,
+    /// True if nothing is downloaded.
+    pub offline: bool,
+    pub pull: PullOptions,
+    /// The user's cache, whose downloads are used.
+    pub cache: CacheOptions,
+    /// Where what is built is kept; without it, it is removed.
+    pub output: Option<PathBuf>,
+    /// The public keys that are known here.
+    pub keys: Vec<TrustedKey>,
+}
+
+/// Builds a release again and compares. That something differs is in the report.
+///
+/// # Errors
+/// If the release cannot be read, or the build fails.
+pub fn reproduce(options: &ReproduceOptions, progress: &Progress) -> Result<Reproduction> {
+    let first = FinishedRelease::open(&options.release)?;
+    let origin = inputs::ReleaseOrigin::read(&first)?;
+    let definition = origin.definition(options.definition.as_deref())?;
+    let before = origin.compare_before(&definition, &options.installer)?;
+    for input in before.iter().filter(|input| input.differs()) {
+        let again = input.again.as_deref().unwrap_or("none");
+        let first = input.first.as_deref().unwrap_or("none");
+        progress.warn(
+            "reproduce",
+            &format!("the release was made with another {}: {first}, and {again} is here", input.name),
+        );
+    }
+    let signatures =
+        KnownSignatures { keys: origin.build_keys(&first, &options.keys)?, by_manifest: first.signatures()? };
+    let place = ReproductionPlace::make(&options.cache, options.output.as_deref())?;
+    let build = BuildOptions {
+        inputs: InputOptions {
+            definition,
+            policy: LockPolicy { locked: true, offline: options.offline },
+            pull: options.pull,
+            cache: place.cache.clone(),
+        },
+        output: place.media.clone(),
+        installer: options.installer.clone(),
+        signers: BuildSigners::Known(signatures),
+        only: Some(first.kinds().into_iter().collect()),
+    };
+    pipeline::build(&build, progress)?;
+    let inputs = origin.compare_after(&place.media)?;
+    let again = FinishedRelease::open(&place.media)?;
+    let scratch = tempfile::tempdir_in(&place.cache.directory).context("making a scratch directory")?;
+    let parts = compare::compare(&first, &again, scratch.path(), progress)?;
+    let (_, not_compared) = first.files();
+    let mut manifests: Vec<_> = first.media().iter().map(|medium| medium.reader.release_digest()).collect();
+    manifests.dedup();
+    let product =
+        first.media().first().map(|medium| format!("{} {}", medium.release.name, medium.release.version));
+    Ok(Reproduction {
+        release: first.path().to_owned(),
+        manifests,
+        product: product.unwrap_or_default(),
+        reproduced: parts.iter().all(|part| part.agreement == Agreement::Same),
+        inputs,
+        parts,
+        not_compared,
+        output: options.output.clone(),
+        signed_by: Vec::new(),
+    })
+}
+
+/// Where a release is built again. What is not to be kept is removed at the end.
+#[derive(Debug)]
+struct ReproductionPlace {
+    cache: CacheOptions,
+    media: PathBuf,
+    /// Removed at the end of this, and when the process is told to end.
+    _cleanup: cancellation::Cleanup,
+    unwanted: Vec<PathBuf>,
+}
+
+impl ReproductionPlace {
+    fn make(user: &CacheOptions, output: Option<&Path>) -> Result<Self> {
+        let directory = user.directory.join(CACHE);
+        files::output_directory(&directory, 0o755)?;
+        let what = || format!("preparing {}", directory.display());
+        // A signal must find it wherever the process is then.
+        let directory = directory.canonicalize().class(Class::DiskIo, what)?;
+        let media = output.map_or_else(|| directory.join(MEDIA), Path::to_owned);
+        let downloads = user.downloads.clone().unwrap_or_else(|| user.directory.join(DOWNLOADS));
+        let mut unwanted = vec![directory.join("steps"), directory.join("outputs")];
+        unwanted.extend(output.is_none().then(|| media.clone()));
+        let left = unwanted.clone();
+        let _cleanup = cancellation::on_end(move || left.iter().for_each(|path| drop(remove_tree(path))));
+        let cache = CacheOptions { directory, downloads: Some(downloads), anew: true };
+        Ok(Self { cache, media, _cleanup, unwanted })
+    }
+}
+
+impl Drop for ReproductionPlace {
+    fn drop(&mut self) {
+        self.unwanted.iter().for_each(|path| drop(remove_tree(path)));
+    }
+}
