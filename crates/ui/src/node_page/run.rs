@@ -114,7 +114,7 @@ mod tests {
     use super::*;
     use crate::toolkit::Capabilities;
     use crate::toolkit::output::{Output, USUAL};
-    use crate::toolkit::page_loop::{PictureClock, PictureDue};
+    use crate::toolkit::page_loop::{PictureChange, PictureClock, PictureDue};
     use node::network_trial::TrialStatus;
     use ratatui::Terminal;
     use std::io::Write;
@@ -181,7 +181,7 @@ mod tests {
                 }
             }
             let time = format!("2026-03-02 10:{:02} UTC", second / 60);
-            let due = clock.due(changed, now, &time);
+            let due = clock.due(PictureChange { page: changed, written_over: false }, now, &time);
             if due == PictureDue::Whole {
                 terminal.clear().unwrap();
             }

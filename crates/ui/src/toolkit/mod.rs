@@ -9,6 +9,7 @@
 //! | [`outlet`] | bytes on their way to a terminal that may take none |
 //! | [`theme`] | colors, attributes and characters |
 //! | [`page`] | title line, body, line of messages, line of keys |
+//! | `kernel_messages` | whether the kernel has written over a picture |
 //! | [`page_loop`] | the loop of a page on consoles: keys, events and the clock |
 //! | [`line`], [`form`] | a line that is typed; fields that are filled in |
 //! | [`text`] | text to read and to scroll |
@@ -21,6 +22,7 @@
 pub mod capabilities;
 pub mod console;
 pub mod form;
+mod kernel_messages;
 pub mod keys;
 pub mod line;
 pub mod outlet;

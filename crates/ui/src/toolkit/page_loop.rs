@@ -17,12 +17,13 @@ use ratatui::Frame;
 
 use super::capabilities::term_of_device;
 use super::console::wait_for_keys;
+use super::kernel_messages::{self, KernelMessages};
 use super::{Console, Key, Keyboard, Screen, Theme};
 use base::failure::{Class, Failure};
 
 /// How long to wait while a slow terminal still takes a picture.
 const SLOW_TERMINAL_TIMEOUT: Duration = Duration::from_millis(50);
-/// The interval of sending the whole picture: the kernel writes its messages over it.
+/// The interval of sending the whole picture, whatever else was written over it.
 const REDRAW_INTERVAL: Duration = Duration::from_secs(600);
 
 /// A page: its state, its picture, and what its keys do.
@@ -151,7 +152,15 @@ pub fn run<P: InteractivePage>(
     if let Some(error) = error.filter(|_| taken.is_empty()) {
         return Err(error);
     }
-    let mut page_loop = PageLoop { page, consoles: taken, lead: None, begin: Instant::now(), changed: true };
+    let of_kernel = taken.iter().any(|console| kernel_messages::writes_on(&console.device));
+    let mut page_loop = PageLoop {
+        page,
+        consoles: taken,
+        lead: None,
+        begin: Instant::now(),
+        changed: true,
+        kernel: of_kernel.then(KernelMessages::begin).flatten(),
+    };
     let mut picture = PictureClock::default();
     let mut touched = Instant::now();
     loop {
@@ -207,6 +216,8 @@ struct PageLoop<'a, P> {
     begin: Instant,
     /// Whether the last picture is out of date.
     changed: bool,
+    /// The messages that the kernel may write over it.
+    kernel: Option<KernelMessages>,
 }
 
 impl<P: InteractivePage> PageLoop<'_, P> {
@@ -225,7 +236,9 @@ impl<P: InteractivePage> PageLoop<'_, P> {
 
     fn draw(&mut self, picture: &mut PictureClock) {
         let time = Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string();
-        let due = picture.due(std::mem::take(&mut self.changed), self.begin.elapsed(), &time);
+        let written_over = self.kernel.as_mut().is_some_and(KernelMessages::were_shown);
+        let change = PictureChange { page: std::mem::take(&mut self.changed), written_over };
+        let due = picture.due(change, self.begin.elapsed(), &time);
         let several = self.consoles.iter().filter(|console| !console.is_gone()).count() > 1;
         let lead = self.lead.filter(|_| several);
         let leader =
@@ -320,6 +333,15 @@ pub(crate) struct PictureClock {
     whole: Duration,
 }
 
+/// What has happened to the picture since it was drawn last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PictureChange {
+    /// The page has another one now.
+    pub(crate) page: bool,
+    /// Something else was written over it.
+    pub(crate) written_over: bool,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PictureDue {
     None,
@@ -328,16 +350,36 @@ pub(crate) enum PictureDue {
 }
 
 impl PictureClock {
-    pub(crate) fn due(&mut self, changed: bool, now: Duration, time: &str) -> PictureDue {
+    pub(crate) fn due(&mut self, change: PictureChange, now: Duration, time: &str) -> PictureDue {
         let new_time = self.time != time;
         time.clone_into(&mut self.time);
-        if now - self.whole >= REDRAW_INTERVAL {
+        if change.written_over || now - self.whole >= REDRAW_INTERVAL {
             self.whole = now;
             PictureDue::Whole
-        } else if changed || new_time {
+        } else if change.page || new_time {
             PictureDue::Changes
         } else {
             PictureDue::None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_picture_that_was_written_over_is_sent_as_a_whole() {
+        let mut clock = PictureClock::default();
+        let (same, second) = (PictureChange::default(), Duration::from_secs(1));
+        assert_eq!(clock.due(PictureChange { page: true, ..same }, second, "10:00"), PictureDue::Changes);
+        assert_eq!(clock.due(same, second * 2, "10:00"), PictureDue::None);
+        let over = PictureChange { written_over: true, ..same };
+        assert_eq!(clock.due(over, second * 3, "10:00"), PictureDue::Whole);
+        assert_eq!(clock.due(same, second * 4, "10:00"), PictureDue::None);
+        assert_eq!(clock.due(same, second * 4, "10:01"), PictureDue::Changes);
+        // From the last whole picture on.
+        assert_eq!(clock.due(same, second * 2 + REDRAW_INTERVAL, "10:01"), PictureDue::None);
+        assert_eq!(clock.due(same, second * 3 + REDRAW_INTERVAL, "10:01"), PictureDue::Whole);
     }
 }
