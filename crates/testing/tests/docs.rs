@@ -163,6 +163,72 @@ fn every_message_of_troubleshooting_is_one_of_the_programs() {
     assert!(count >= MESSAGES_MIN, "{count}");
 }
 
+/// The pages that say what a change comes to, with the test that shows it.
+const CHANGES: [&str; 2] = ["docs/explanation/changed-releases.md", "docs/explanation/os-image.md"];
+/// The fewest rows on them.
+const CHANGES_MIN: usize = 30;
+
+/// The names of all functions with `#[test]`.
+fn test_names() -> BTreeSet<String> {
+    let folders = ["installer", "iso-builder", "crates", "tests"].map(|name| docs::repository().join(name));
+    let files = folders.iter().flat_map(|folder| docs::files(folder, "rs"));
+    let files = files.filter(|path| !path.components().any(|part| part.as_os_str() == "target"));
+    let mut names = BTreeSet::new();
+    for file in files {
+        let text = fs::read_to_string(file).unwrap();
+        for after in text.split("#[test]").skip(1) {
+            let name = after.split_once("fn ").and_then(|(_, rest)| rest.split('(').next());
+            names.extend(name.map(str::to_owned));
+        }
+    }
+    names
+}
+
+/// The cells of the rows of each table whose last column is called `Test`, with the number of the column called `Message`.
+fn change_rows(page: &str) -> Vec<(Option<usize>, Vec<&str>)> {
+    let (mut rows, mut message, mut within) = (Vec::new(), None, false);
+    for line in page.lines() {
+        let Some(row) = line.strip_prefix("| ").and_then(|row| row.strip_suffix('|')) else {
+            within &= line.starts_with("|--");
+            continue;
+        };
+        let cells: Vec<_> = row.split('|').map(str::trim).collect();
+        if cells.last() == Some(&"Test") {
+            (message, within) = (cells.iter().position(|cell| *cell == "Message"), true);
+        } else if within {
+            rows.push((message, cells));
+        }
+    }
+    rows
+}
+
+#[test]
+fn every_change_that_is_found_names_a_test_and_a_message_that_there_are() {
+    let (tests, sources) = (test_names(), sources());
+    let (mut count, mut wrong) = (0, Vec::new());
+    for (name, page) in docs::pages().iter().filter(|(name, _)| CHANGES.contains(&name.as_str())) {
+        let mut before = Vec::new();
+        for (message, cells) in change_rows(page) {
+            count += 1;
+            let test = cells.last().copied().unwrap_or_default();
+            let named = if test == "the same" { before.clone() } else { docs::code_spans(test) };
+            if named.is_empty() || named.iter().any(|name| !tests.contains(name)) {
+                wrong.push(format!("{name}: {}: no test {test:?}", cells[0]));
+            }
+            before = named;
+            for quoted in message.map(|column| docs::code_spans(cells[column])).unwrap_or_default() {
+                let parts: Vec<_> = quoted.split('…').map(|part| part.trim_matches([' ', ','])).collect();
+                let is_in = |source: &String| parts.iter().all(|part| source.contains(part));
+                if !sources.iter().any(is_in) {
+                    wrong.push(format!("{name}: {}: no message {quoted:?}", cells[0]));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(count >= CHANGES_MIN, "{count}");
+}
+
 #[test]
 fn every_screen_that_is_shown_is_drawn_like_that() {
     let folders = ["installer", "crates"].map(|name| docs::repository().join(name));

@@ -93,9 +93,12 @@ fn damaged_blocks_are_written_anew_from_another_slot_with_the_same_image() {
 #[test]
 fn the_hash_tree_is_made_again_even_if_blocks_are_damaged_too() {
     let slots = Slots::new();
-    slots.flip(0, slots.tree() + 3 * BLOCK + 5);
-    assert_eq!(parts(&slots.mend()), [(DamagedPart::HashTree, true)]);
-    assert!(slots.holds(0));
+    // Its root block is right behind the superblock.
+    for block in [1, 3] {
+        slots.flip(0, slots.tree() + block * BLOCK + 5);
+        assert_eq!(parts(&slots.mend()), [(DamagedPart::HashTree, true)], "block {block}");
+        assert!(slots.holds(0));
+    }
     slots.flip(0, slots.tree() + 3 * BLOCK + 5);
     slots.flip(0, slots.image() + 5);
     // Its superblock, of which nothing counts but that it is there.
