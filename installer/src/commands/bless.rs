@@ -16,7 +16,8 @@ use cluster::health::{Baseline, BootVerdict, FailedCheck, NodeProbe, Timing, obs
 use cluster::stages::observed_node::ObservedNode;
 use cluster::stages::readiness_watch::ReadinessWatch;
 use cluster::stages::{StageState, all_done};
-use machine::image_health::{self, ImageHealth};
+use machine::clock::now_text;
+use machine::image_health::ImageHealth;
 use model::boot::BootParameters;
 use node::recovery::SlotTries;
 use node::root_image::end_trial;
@@ -115,7 +116,7 @@ fn bless(progress: &Progress) -> Result<()> {
 
 /// The slot was read as a whole: the next time is in a month.
 fn remember_read(root: &Path, progress: &Progress) {
-    if let Err(error) = ImageHealth::read(root).note(root, &image_health::now(), Vec::new()) {
+    if let Err(error) = ImageHealth::read(root).note(root, &now_text(), Vec::new()) {
         progress.warn("bless", &format!("the OS image will be read again soon: {error:#}"));
     }
 }
