@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use base::failure::{Class, Failure};
 use base::program::Context;
 use formats::dsse::Envelope;
@@ -18,7 +18,7 @@ use crate::signing::{ReleaseSigner, add_all, public_keys};
 ///
 /// Reads what the release says it was made of (provenance.intoto.jsonl), builds from the same definition and lock file with nothing from
 /// the cache but downloads, and says of every payload and file whether it is the same; of OS images and initrds, which paths differ.
-/// Ends with exit code 4 if anything does. With --sign-with, a release that was reproduced gets a signature: nodes whose
+/// Ends with exit code 4 if anything does. With --sign-with, which needs --definition, a release that was reproduced gets a signature: nodes whose
 /// `trust.threshold` is 2 take it only when so many builders have come to the same bytes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -49,12 +49,22 @@ pub(super) struct ReproduceCommand {
 const EXAMPLES: &str = "Examples:
   iso-builder reproduce dist/
   iso-builder reproduce nqrust-hypervisor-0.2.0-amd64.iso --definition configs/images/default.yaml
-  iso-builder reproduce dist/ --sign-with second-builder";
+  iso-builder reproduce dist/ --definition configs/images/default.yaml --sign-with second-builder";
 
 impl ReproduceCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         let keys = public_keys(&self.signing.directory())?;
         let signers = self.signing.options()?;
+        if self.definition.is_none() && !signers.is_empty() {
+            let failure = Failure::new(
+                Class::Invalid,
+                "no definition is named, and the release would be signed",
+            )
+            .because(anyhow!(
+                "the release itself says which one it was built from, and can say another than you expect"
+            ));
+            return Err(failure.hint("Name the one whose releases you sign: --definition FILE.").into());
+        }
         let options = ReproduceOptions {
             release: self.release,
             definition: self.definition,
@@ -64,6 +74,7 @@ impl ReproduceCommand {
             cache: self.cache.into(),
             output: self.output,
             keys,
+            signs: !signers.is_empty(),
         };
         // A passphrase is asked for before the build, not after it.
         let signers = signers.iter().map(ReleaseSigner::open).collect::<Result<Vec<_>>>()?;

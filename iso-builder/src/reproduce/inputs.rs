@@ -1,7 +1,7 @@
 //! What a release says that it was made of, and what is here.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 use base::digest::Digest;
@@ -53,18 +53,32 @@ impl ReleaseOrigin {
         }
     }
 
-    /// The definition that `named` names, or else the release.
+    /// The definition that `named` names, or else the release, which is `release`: a path below the current directory, and not a file
+    /// that came with the release.
     ///
     /// # Errors
     /// [`Class::Invalid`] if there is none, or no lock file beside it.
-    pub(super) fn definition(&self, named: Option<&Path>) -> Result<PathBuf> {
-        let said =
-            || Some(PathBuf::from(&self.statement.as_ref()?.build().external_parameters.definition.path));
-        let Some(path) = named.map(Path::to_owned).or_else(said) else {
-            let what = format!(
-                "the release does not say which definition it was built from: it has no {PROVENANCE}"
-            );
-            return Err(Failure::new(Class::Invalid, what).hint("Name it: --definition FILE.").into());
+    pub(super) fn definition(&self, named: Option<&Path>, release: &Path) -> Result<PathBuf> {
+        let path = match (named, &self.statement) {
+            (Some(named), _) => named.to_owned(),
+            (None, Some(statement)) => {
+                let path = PathBuf::from(&statement.build().external_parameters.definition.path);
+                if came_with(&path, release) {
+                    let what =
+                        format!("the definition that the release names, {}, is not used", path.display());
+                    return Err(Failure::new(Class::Invalid, what)
+                        .because(anyhow!("it is not below this directory, or lies with the release, which could bring one that fits it"))
+                        .hint("Name the definition that you have from elsewhere: --definition FILE.")
+                        .into());
+                }
+                path
+            }
+            (None, None) => {
+                let what = format!(
+                    "the release does not say which definition it was built from: it has no {PROVENANCE}"
+                );
+                return Err(Failure::new(Class::Invalid, what).hint("Name it: --definition FILE.").into());
+            }
         };
         for (needed, which) in
             [(path.clone(), "definition"), (Lock::path(&path), "lock file of the definition")]
@@ -156,6 +170,18 @@ impl ReleaseOrigin {
         keys.dedup();
         Ok(keys)
     }
+}
+
+/// True if a definition may be one that whoever made the release has put there: it is in the directory of the release, or not below the
+/// current directory.
+fn came_with(definition: &Path, release: &Path) -> bool {
+    let is_plain = definition.components().all(|part| matches!(part, Component::Normal(_)));
+    let lies_with = match (definition.canonicalize(), release.canonicalize()) {
+        (Ok(definition), Ok(release)) if release.is_dir() => definition.starts_with(release),
+        (Ok(definition), Ok(release)) => definition.parent() == release.parent(),
+        _ => false,
+    };
+    !is_plain || lies_with
 }
 
 /// What a person can do something about before a build.

@@ -21,9 +21,9 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use base::cancellation;
-use base::failure::{Class, Classify};
+use base::failure::{Class, Classify, Failure};
 use base::files;
 use base::progress::Progress;
 use trust::TrustedKey;
@@ -35,6 +35,7 @@ use crate::namespaces::remove_tree;
 use crate::pipeline::{
     self, BuildOptions, BuildSigners, CacheOptions, InputOptions, KnownSignatures, PullOptions,
 };
+use crate::wording::printable;
 
 /// The directory in the user's cache for the steps of a reproduction, and the one in it for what is built.
 const CACHE: &str = "reproduce";
@@ -58,6 +59,8 @@ pub struct ReproduceOptions {
     pub output: Option<PathBuf>,
     /// The public keys that are known here.
     pub keys: Vec<TrustedKey>,
+    /// True if the release is to be signed when it was reproduced.
+    pub signs: bool,
 }
 
 /// Builds a release again and compares. That something differs is in the report.
@@ -67,22 +70,29 @@ pub struct ReproduceOptions {
 pub fn reproduce(options: &ReproduceOptions, progress: &Progress) -> Result<Reproduction> {
     let first = FinishedRelease::open(&options.release)?;
     let origin = inputs::ReleaseOrigin::read(&first)?;
-    let definition = origin.definition(options.definition.as_deref())?;
+    let definition = origin.definition(options.definition.as_deref(), first.path())?;
     let before = origin.compare_before(&definition, &options.installer)?;
     for input in before.iter().filter(|input| input.differs()) {
         let again = input.again.as_deref().unwrap_or("none");
         let first = input.first.as_deref().unwrap_or("none");
         progress.warn(
             "reproduce",
-            &format!("the release was made with another {}: {first}, and {again} is here", input.name),
+            &format!(
+                "the release was made with another {}: {}, and {again} is here",
+                input.name,
+                printable(first)
+            ),
         );
     }
-    let signatures =
-        KnownSignatures { keys: origin.build_keys(&first, &options.keys)?, by_manifest: first.signatures()? };
+    let keys = origin.build_keys(&first, &options.keys)?;
+    for key in keys.iter().filter(|key| !options.keys.iter().any(|known| known.key == key.key)) {
+        unknown_key(key, options.signs, progress)?;
+    }
+    let signatures = KnownSignatures { keys, by_manifest: first.signatures()? };
     let place = ReproductionPlace::make(&options.cache, options.output.as_deref())?;
     let build = BuildOptions {
         inputs: InputOptions {
-            definition,
+            definition: definition.clone(),
             policy: LockPolicy { locked: true, offline: options.offline },
             pull: options.pull,
             cache: place.cache.clone(),
@@ -106,6 +116,7 @@ pub fn reproduce(options: &ReproduceOptions, progress: &Progress) -> Result<Repr
         release: first.path().to_owned(),
         manifests,
         product: product.unwrap_or_default(),
+        definition,
         reproduced: parts.iter().all(|part| part.agreement == Agreement::Same),
         inputs,
         parts,
@@ -113,6 +124,20 @@ pub fn reproduce(options: &ReproduceOptions, progress: &Progress) -> Result<Repr
         output: options.output.clone(),
         signed_by: Vec::new(),
     })
+}
+
+/// Tells that the nodes of a release will trust a key because the release says so: its definition names none, and nobody here knows it.
+fn unknown_key(key: &TrustedKey, signs: bool, progress: &Progress) -> Result<()> {
+    let name = printable(&key.name);
+    let what = format!("its nodes trust the key {name} ({}), because the release says so", key.key.id());
+    if !signs {
+        progress.warn("reproduce", &format!("{what}; the definition names no key"));
+        return Ok(());
+    }
+    Err(Failure::new(Class::Invalid, format!("the release would be signed, and {what}"))
+        .because(anyhow!("the definition has no `trust.keys`, and the key is not in the key directory"))
+        .hint("Name the keys in the definition; or, if you know whose key it is, put its .pub file into the key directory.")
+        .into())
 }
 
 /// Where a release is built again. What is not to be kept is removed at the end.

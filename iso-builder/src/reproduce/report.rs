@@ -8,6 +8,8 @@ use base::digest::Digest;
 use base::failure::{Class, Failure};
 use serde::Serialize;
 
+use crate::wording::printable;
+
 /// The differences within one part that are shown to people.
 const SHOWN: usize = 20;
 
@@ -20,6 +22,8 @@ pub struct Reproduction {
     pub manifests: Vec<Digest>,
     /// The name and version of the product.
     pub product: String,
+    /// What was built now.
+    pub definition: PathBuf,
     /// True if every part that can be compared is the same, byte for byte.
     pub reproduced: bool,
     /// What the release says that it was made of, and what was used now.
@@ -109,7 +113,7 @@ impl Reproduction {
                 .because(anyhow!("the inputs are those that the release names, or it names none"))
                 .hint("Whoever made the release used other inputs than it says, or another machine makes other bytes of them: compare the lines above with its maker."),
             false => failure
-                .because(anyhow!("the release was made with another {}", inputs.join(", ")))
+                .because(anyhow!("the release was made with another {}", printable(&inputs.join(", "))))
                 .hint("Take the definition, the lock file and the programs that it was made with, then build again."),
         })
     }
@@ -117,20 +121,18 @@ impl Reproduction {
 
 impl fmt::Display for Reproduction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}: {}", self.release.display(), self.product)?;
+        writeln!(f, "{}: {}", self.release.display(), printable(&self.product))?;
         for manifest in &self.manifests {
             writeln!(f, "release {}", manifest.oci())?;
         }
+        writeln!(f, "built    {}", self.definition.display())?;
         for input in &self.inputs {
-            let ComparedInput { name, first, again } = input;
-            let (unknown, none) = ("not named by the release".to_owned(), "none".to_owned());
-            let again = again.as_ref().unwrap_or(&none);
-            match (first, input.differs()) {
+            let text = |value: &Option<String>| printable(value.as_deref().unwrap_or("none"));
+            let (name, first, again) = (printable(&input.name), text(&input.first), text(&input.again));
+            match (&input.first, input.differs()) {
                 (Some(_), false) => writeln!(f, "same     {name}: {again}")?,
-                (Some(first), true) => {
-                    writeln!(f, "differs  {name}: {first} made the release, {again} is here")?
-                }
-                (None, _) => writeln!(f, "unknown  {name}: {unknown}, {again} is here")?,
+                (Some(_), true) => writeln!(f, "differs  {name}: {first} made the release, {again} is here")?,
+                (None, _) => writeln!(f, "unknown  {name}: not named by the release, {again} is here")?,
             }
         }
         let same = self.parts.iter().filter(|part| part.agreement == Agreement::Same).count();
@@ -141,9 +143,9 @@ impl fmt::Display for Reproduction {
                 Agreement::OnlyFirst => "missing ",
                 Agreement::OnlyAgain => "added   ",
             };
-            writeln!(f, "{how} {}", part.name)?;
+            writeln!(f, "{how} {}", printable(&part.name))?;
             for line in part.differences.iter().take(SHOWN) {
-                writeln!(f, "           {line}")?;
+                writeln!(f, "           {}", printable(line))?;
             }
             if part.differences.len() > SHOWN {
                 writeln!(
@@ -154,7 +156,7 @@ impl fmt::Display for Reproduction {
             }
         }
         for name in &self.not_compared {
-            writeln!(f, "skipped  {name}")?;
+            writeln!(f, "skipped  {}", printable(name))?;
         }
         if let Some(output) = &self.output {
             writeln!(f, "what was built now is in {}", output.display())?;

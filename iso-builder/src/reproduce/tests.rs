@@ -19,7 +19,7 @@ use trust::TrustedKey;
 use super::compare::compare;
 use super::finished_release::FinishedRelease;
 use super::inputs::ReleaseOrigin;
-use super::{Agreement, ComparedInput, ComparedPart, Reproduction};
+use super::{Agreement, ComparedInput, ComparedPart, Reproduction, unknown_key};
 use crate::definition::OutputKind;
 use crate::media::assemble::{blank_area, checksums};
 use crate::media::customize::{CustomizationLocation, change};
@@ -147,7 +147,7 @@ fn what_is_built_again_is_what_the_release_has() {
 #[test]
 fn a_release_that_was_not_reproduced_says_which_inputs_were_others() {
     let part = |agreement| ComparedPart {
-        name: "full: boot/initrd".into(),
+        name: "full: boot/initrd\u{1b}".into(),
         agreement,
         differences: vec!["init: another content".into(); 22],
     };
@@ -160,6 +160,7 @@ fn a_release_that_was_not_reproduced_says_which_inputs_were_others() {
         release: "dist".into(),
         manifests: vec![Digest::of(b"manifest")],
         product: "NQRust Hypervisor 1.0".into(),
+        definition: "image.yaml".into(),
         reproduced: agreement == Agreement::Same,
         inputs: vec![input(first)],
         parts: vec![part(agreement)],
@@ -174,6 +175,7 @@ fn a_release_that_was_not_reproduced_says_which_inputs_were_others() {
     assert!(render(&other).contains("was made with another installer"), "{}", render(&other));
     assert!(render(&failure("sha256:b")).contains("used other inputs than it says"));
     let text = of(Agreement::Differs, "sha256:a").to_string();
+    assert!(!text.contains('\u{1b}'), "a release does not steer the terminal");
     for line in [
         "differs  installer: sha256:a made the release, sha256:b is here",
         "differs  full: boot/initrd",
@@ -191,7 +193,8 @@ struct Inputs {
 
 impl Inputs {
     fn of(release: &Path) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        // Releases name definitions below the current directory.
+        let directory = tempfile::Builder::new().prefix("reproduce-").tempdir_in(".").unwrap();
         let written = |name: &str| {
             fs::write(directory.path().join(name), name).unwrap();
             Digest::of(name.as_bytes())
@@ -199,7 +202,7 @@ impl Inputs {
         let manifest = Digest::of(&fs::read(release.join(MANIFEST)).unwrap());
         let mut statement = statement(vec![Subject::new(MANIFEST, manifest)]);
         let external = &mut statement.predicate.build_definition.external_parameters;
-        external.definition.path = directory.path().join("image.yaml").display().to_string();
+        external.definition.path = below_here(directory.path());
         external.definition.sha256 = written("image.yaml");
         external.lock.sha256 = written("image.yaml.lock");
         let installer = dependencies::file("installer", written("installer"));
@@ -208,6 +211,13 @@ impl Inputs {
         let inputs = Self { directory, statement };
         inputs.state(release);
         inputs
+    }
+
+    /// Lets the release name another definition.
+    fn name(&mut self, definition: &str, release: &Path) {
+        let external = &mut self.statement.predicate.build_definition.external_parameters;
+        external.definition.path = definition.to_owned();
+        self.state(release);
     }
 
     /// Writes the provenance into a directory.
@@ -220,6 +230,11 @@ impl Inputs {
     }
 }
 
+/// The definition in `directory`, from the current directory.
+fn below_here(directory: &Path) -> String {
+    Path::new(directory.file_name().unwrap()).join("image.yaml").display().to_string()
+}
+
 fn origin(release: &Path) -> anyhow::Result<ReleaseOrigin> {
     ReleaseOrigin::read(&FinishedRelease::open(release).unwrap())
 }
@@ -230,7 +245,7 @@ fn the_definition_that_a_release_names_is_taken_and_each_other_input_is_told_bef
     let inputs = Inputs::of(release.directory.path());
     for path in [release.directory.path(), &release.iso] {
         let origin = origin(path).unwrap();
-        assert_eq!(origin.definition(None).unwrap(), inputs.path("image.yaml"));
+        assert_eq!(origin.definition(None, path).unwrap(), Path::new(&below_here(inputs.directory.path())));
     }
     let origin = origin(release.directory.path()).unwrap();
     let differing = || {
@@ -266,12 +281,15 @@ fn the_definition_that_a_release_names_is_taken_and_each_other_input_is_told_bef
 fn what_is_missing_is_told_before_a_build() {
     let release = written(|_| ());
     let nothing = origin(release.directory.path()).unwrap();
-    let error = nothing.definition(None).unwrap_err();
+    let error = nothing.definition(None, release.directory.path()).unwrap_err();
     assert_eq!(class_of(&error), Class::Invalid);
     assert!(render(&error).contains("--definition FILE"), "{}", render(&error));
     let inputs = Inputs::of(release.directory.path());
     fs::remove_file(inputs.path("image.yaml.lock")).unwrap();
-    let error = origin(release.directory.path()).unwrap().definition(None).unwrap_err();
+    let error = origin(release.directory.path())
+        .unwrap()
+        .definition(Some(&inputs.path("image.yaml")), release.directory.path())
+        .unwrap_err();
     assert!(error.to_string().contains("the lock file of the definition"), "{error}");
     // The provenance of another release is none for the directory, and no concern of an ISO that lies beside it.
     let other = written(other_kernel);
@@ -279,7 +297,41 @@ fn what_is_missing_is_told_before_a_build() {
     let error = origin(other.directory.path()).unwrap_err();
     assert_eq!(class_of(&error), Class::Verification);
     assert!(error.to_string().contains("is of another release"), "{error}");
-    assert!(origin(&other.iso).unwrap().definition(None).is_err());
+    assert!(origin(&other.iso).unwrap().definition(None, &other.iso).is_err());
+}
+
+#[test]
+fn a_definition_that_came_with_the_release_is_not_used_though_it_fits() {
+    let release = written(|_| ());
+    let path = release.directory.path();
+    let mut inputs = Inputs::of(path);
+    let named = inputs.path("image.yaml").canonicalize().unwrap();
+    // An absolute path, one above, and one that leaves the directory on the way.
+    for hostile in [named.display().to_string(), "../image.yaml".into(), "a/../../image.yaml".into()] {
+        inputs.name(&hostile, path);
+        let error = origin(path).unwrap().definition(None, path).unwrap_err();
+        assert_eq!(class_of(&error), Class::Invalid);
+        assert!(render(&error).contains("is not used"), "{}", render(&error));
+    }
+    assert_eq!(origin(path).unwrap().definition(Some(&named), path).unwrap(), named);
+    // The release lies where the definition is.
+    let stated = below_here(inputs.directory.path());
+    inputs.name(&stated, path);
+    origin(path).unwrap().definition(None, path).unwrap();
+    let here = inputs.directory.path();
+    assert!(origin(path).unwrap().definition(None, here).is_err());
+    assert!(origin(path).unwrap().definition(None, &here.join("installer")).is_err());
+}
+
+#[test]
+fn a_key_that_only_the_release_names_is_told_and_no_reason_to_sign() {
+    let key = SecretKey::of_seed([1; 8], [1; 32]).public_key();
+    let key = TrustedKey { name: "a\u{1b}[2J".into(), key, development: false };
+    unknown_key(&key, false, &Progress::silent()).unwrap();
+    let error = unknown_key(&key, true, &Progress::silent()).unwrap_err();
+    assert_eq!(class_of(&error), Class::Invalid);
+    let text = render(&error);
+    assert!(text.contains("`trust.keys`") && !text.contains('\u{1b}'), "{text}");
 }
 
 #[test]
