@@ -10,6 +10,7 @@ use std::process::Command;
 
 use ::medium::reader::MediumReader;
 use anyhow::{Context, Result};
+use base::failure::render;
 use model::config::UnsignedRelease;
 use nqrust_tests::artifacts::{Artifacts, scenario};
 use nqrust_tests::builder::BuilderDirectory;
@@ -89,7 +90,7 @@ fn a_builder_that_lies_is_found_by_the_others_and_refused_by_nodes_that_want_two
         let refused = judge(&iso, &second.known_keys()?, 2)?;
         checks.contains(
             "a node refuses it",
-            &refused.err().map_or(String::new(), |error| error.to_string()),
+            &refused.err().map(|error| render(&error)).unwrap_or_default(),
             "1 of 2",
         );
         checks.finish("a builder that lies")
