@@ -168,7 +168,7 @@ fn releases_that_do_not_start_give_way_to_the_one_before() {
         let trials = [
             Trial {
                 name: "no-root",
-                arguments: &["rd.systemd.mask=sysroot.mount"],
+                arguments: &["rd.systemd.mask=nqrust-root.service"],
                 damage: None,
                 reason: "started 3 times",
             },
