@@ -57,24 +57,11 @@ pub fn judge_customization(
             Err(why) => Err(DocumentError::Signature { name, key: id, why }),
         }
     };
-    let Tally { signers, unknown, revoked, wrong } =
-        Tally::of(signatures, store, |signature| Some(signature.key()), verified);
-    if !signers.is_empty() {
-        return Ok(CustomizationTrust::Signed(signers));
-    }
-    if let Some(error) = wrong {
-        return Err(error);
-    }
-    if !revoked.is_empty() {
-        return Err(DocumentError::RevokedKeys(revoked));
-    }
-    let reason = match unknown.is_empty() {
-        true => UnsignedReason::Missing,
-        false => UnsignedReason::UnknownKeys(unknown),
-    };
-    match store.customization() {
-        CustomizationPolicy::Any => Ok(CustomizationTrust::Unsigned(reason)),
-        CustomizationPolicy::Signed => Err(DocumentError::Unsigned(reason)),
+    let tally = Tally::of(signatures, store, |signature| Some(signature.key()), verified);
+    match (tally.verdict(1, DocumentError::RevokedKeys)?, store.customization()) {
+        (Ok(signers), _) => Ok(CustomizationTrust::Signed(signers)),
+        (Err(reason), CustomizationPolicy::Any) => Ok(CustomizationTrust::Unsigned(reason)),
+        (Err(reason), CustomizationPolicy::Signed) => Err(DocumentError::Unsigned(reason)),
     }
 }
 

@@ -97,20 +97,15 @@ pub fn judge(
     }
     let Some(signatures) = signatures else { return unsigned(UnsignedReason::Missing) };
     let signatures = parse_signatures(signatures).map_err(TrustError::Format)?;
-    let Tally { signers, unknown, revoked, wrong } = Tally::of(
+    let tally = Tally::of(
         &signatures,
         store,
         |signature| Some(signature.key()),
         |signature, key| verified(release, manifest, signature, key),
     );
-    if signers.len() >= store.threshold() {
-        return Ok(ReleaseTrust::Signed(signers));
-    }
-    match wrong {
-        Some(error) => Err(error),
-        None if !revoked.is_empty() => Err(TrustError::RevokedKeys(revoked)),
-        None if signers.is_empty() => unsigned(UnsignedReason::UnknownKeys(unknown)),
-        None => unsigned(UnsignedReason::TooFew { signers, threshold: store.threshold() }),
+    match tally.verdict(store.threshold(), TrustError::RevokedKeys)? {
+        Ok(signers) => Ok(ReleaseTrust::Signed(signers)),
+        Err(reason) => unsigned(reason),
     }
 }
 
@@ -134,11 +129,11 @@ fn verified(
 /// What the signatures of a document are worth.
 pub(crate) struct Tally<E> {
     /// The trusted keys that have signed it, each once.
-    pub(crate) signers: Vec<Signer>,
-    pub(crate) unknown: Vec<KeyId>,
-    pub(crate) revoked: Vec<KeyId>,
+    signers: Vec<Signer>,
+    unknown: Vec<KeyId>,
+    revoked: Vec<KeyId>,
     /// The first signature of a trusted key that is wrong.
-    pub(crate) wrong: Option<E>,
+    wrong: Option<E>,
 }
 
 impl<E> Tally<E> {
@@ -170,6 +165,32 @@ impl<E> Tally<E> {
             }
         }
         tally
+    }
+
+    /// The signers if at least `threshold` keys have signed, or else what is missing.
+    ///
+    /// # Errors
+    /// If too few have signed: the signature that is wrong, or what `refused` makes of revoked keys.
+    pub(crate) fn verdict(
+        self,
+        threshold: usize,
+        refused: impl FnOnce(Vec<KeyId>) -> E,
+    ) -> Result<Result<Vec<Signer>, UnsignedReason>, E> {
+        let Self { signers, unknown, revoked, wrong } = self;
+        if signers.len() >= threshold {
+            return Ok(Ok(signers));
+        }
+        if let Some(error) = wrong {
+            return Err(error);
+        }
+        if !revoked.is_empty() {
+            return Err(refused(revoked));
+        }
+        Ok(Err(match (signers.is_empty(), unknown.is_empty()) {
+            (true, true) => UnsignedReason::Missing,
+            (true, false) => UnsignedReason::UnknownKeys(unknown),
+            (false, _) => UnsignedReason::TooFew { signers, threshold },
+        }))
     }
 }
 

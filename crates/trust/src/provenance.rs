@@ -4,7 +4,7 @@
 
 use base::failure::{Class, Failure};
 
-use crate::judge::{DocumentError, ReleaseTrust, Signer, Tally, UnsignedReason};
+use crate::judge::{DocumentError, ReleaseTrust, Signer, Tally};
 use crate::store::{TrustStore, TrustedKey};
 use formats::dsse::{Envelope, EnvelopeSignature};
 use model::config::UnsignedRelease;
@@ -20,25 +20,11 @@ pub fn judge_provenance(envelope: &Envelope, store: &TrustStore) -> Result<Relea
             Err(why) => Err(DocumentError::Signature { name, key: id, why }),
         }
     };
-    let Tally { signers, unknown, revoked, wrong } =
-        Tally::of(envelope.signatures(), store, EnvelopeSignature::key, verified);
-    if signers.len() >= store.threshold() {
-        return Ok(ReleaseTrust::Signed(signers));
-    }
-    if let Some(error) = wrong {
-        return Err(error);
-    }
-    if !revoked.is_empty() {
-        return Err(DocumentError::RevokedKeys(revoked));
-    }
-    let reason = match (signers.is_empty(), unknown.is_empty()) {
-        (true, true) => UnsignedReason::Missing,
-        (true, false) => UnsignedReason::UnknownKeys(unknown),
-        (false, _) => UnsignedReason::TooFew { signers, threshold: store.threshold() },
-    };
-    match store.unsigned() {
-        UnsignedRelease::Allow => Ok(ReleaseTrust::Unsigned(reason)),
-        UnsignedRelease::Refuse => Err(DocumentError::Unsigned(reason)),
+    let tally = Tally::of(envelope.signatures(), store, EnvelopeSignature::key, verified);
+    match (tally.verdict(store.threshold(), DocumentError::RevokedKeys)?, store.unsigned()) {
+        (Ok(signers), _) => Ok(ReleaseTrust::Signed(signers)),
+        (Err(reason), UnsignedRelease::Allow) => Ok(ReleaseTrust::Unsigned(reason)),
+        (Err(reason), UnsignedRelease::Refuse) => Err(DocumentError::Unsigned(reason)),
     }
 }
 

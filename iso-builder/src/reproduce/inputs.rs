@@ -47,7 +47,7 @@ impl ReleaseOrigin {
             // An ISO may lie beside anything.
             false if !is_directory => Ok(Self { statement: None }),
             false => Err(Failure::new(Class::Verification, format!("{} is of another release", path.display()))
-                .because(anyhow!("the release.json beside it is none of its subjects"))
+                .because(anyhow!("it does not name the release.json beside it"))
                 .hint("Copy all files of the release again, or remove this one and name the definition: --definition FILE.")
                 .into()),
         }
