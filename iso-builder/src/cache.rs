@@ -162,17 +162,6 @@ impl Cache {
         self.root.join("outputs")
     }
 
-    /// Removes all finished steps and all records of outputs.
-    ///
-    /// # Errors
-    /// If they cannot be removed.
-    pub fn forget(&self) -> Result<()> {
-        let steps = self.root.join(STEPS);
-        remove(&steps)?;
-        files::make_directory(&steps, 0o755)?;
-        remove(&self.records())
-    }
-
     /// Returns the outputs of the step `key`, from the cache or by doing `work`, which is given an empty directory.
     pub fn step(&self, key: &StepKey, work: impl FnOnce(&Path) -> Result<()>) -> Result<StepOutputs> {
         let begun = Instant::now();
@@ -277,19 +266,6 @@ mod tests {
         assert_eq!((done, fs::read(again.path("file")).unwrap()), (3, b"a".to_vec()));
         let uses: Vec<_> = cache.uses().iter().map(|used| (used.cached, used.size)).collect();
         assert_eq!(uses, [(false, 1), (true, 1), (false, 1), (false, 1)]);
-    }
-
-    #[test]
-    fn a_cache_that_has_forgotten_does_every_step_again_and_keeps_its_downloads() {
-        let directory = tempfile::tempdir().unwrap();
-        let cache = Cache::open(directory.path(), None, || ()).unwrap();
-        let mut done = 0;
-        build(&cache, "a", &mut done);
-        let download = cache.downloads().join("package");
-        fs::write(&download, "kept").unwrap();
-        cache.forget().unwrap();
-        assert!(build(&cache, "a", &mut done).fresh && download.exists());
-        assert_eq!(done, 2);
     }
 
     #[test]

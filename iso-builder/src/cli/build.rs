@@ -101,7 +101,7 @@ pub(super) struct CacheArguments {
 
 impl From<CacheArguments> for CacheOptions {
     fn from(arguments: CacheArguments) -> Self {
-        Self { directory: arguments.cache_dir, downloads: arguments.downloads, anew: false }
+        Self { directory: arguments.cache_dir, downloads: arguments.downloads }
     }
 }
 

@@ -55,22 +55,14 @@ pub struct CacheOptions {
     pub directory: PathBuf,
     /// The directory of downloads, if it is not in the cache.
     pub downloads: Option<PathBuf>,
-    /// True if nothing counts that an earlier build has made: the cache is emptied, but for its downloads.
-    pub anew: bool,
 }
 
 impl CacheOptions {
     /// Opens the cache; reports when it has to wait for another build.
     pub fn open(&self, progress: &Progress) -> Result<Cache> {
         let wait = || progress.note("cache", "Waiting for another build that uses the same cache");
-        let open = || -> Result<Cache> {
-            let cache = Cache::open(&self.directory, self.downloads.as_deref(), wait)?;
-            if self.anew {
-                cache.forget()?;
-            }
-            Ok(cache)
-        };
-        open().class(Class::DiskIo, || format!("opening the cache {}", self.directory.display()))
+        Cache::open(&self.directory, self.downloads.as_deref(), wait)
+            .class(Class::DiskIo, || format!("opening the cache {}", self.directory.display()))
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use base::digest::Digest;
 use base::progress::Progress;
-use model::release::{Image, Payload, Purpose, Release};
+use model::release::{Image, MediumKind, Payload, Purpose, Release};
 use serde_json::Value;
 
 use super::contents;
@@ -81,10 +81,10 @@ fn medium_parts(
 }
 
 /// What people call the media of this kind.
-fn kind_label(kind: model::release::MediumKind) -> &'static str {
+fn kind_label(kind: MediumKind) -> &'static str {
     match kind {
-        model::release::MediumKind::Full => "full:",
-        model::release::MediumKind::NetInstall => "net-install:",
+        MediumKind::Full => "full:",
+        MediumKind::NetInstall => "net-install:",
     }
 }
 
@@ -130,7 +130,7 @@ fn manifest_part(label: &str, one: &Release, other: &Release) -> ComparedPart {
 /// What differs within a payload that is not the same in both.
 fn within(
     both: [(&FinishedRelease, &Payload); 2],
-    kind: model::release::MediumKind,
+    kind: MediumKind,
     scratch: &Path,
     progress: &Progress,
 ) -> Vec<String> {

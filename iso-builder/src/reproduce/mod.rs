@@ -19,12 +19,10 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow};
-use base::cancellation;
-use base::failure::{Class, Classify, Failure};
-use base::files;
+use base::failure::{Class, Failure};
 use base::progress::Progress;
 use trust::TrustedKey;
 
@@ -37,10 +35,9 @@ use crate::pipeline::{
 };
 use crate::wording::printable;
 
-/// The directory in the user's cache for the steps of a reproduction, and the one in it for what is built.
-const CACHE: &str = "reproduce";
+/// The directories for the steps of a reproduction and for what is built.
+const STEPS: &str = "cache";
 const MEDIA: &str = "media";
-const DOWNLOADS: &str = "downloads";
 
 #[derive(Clone, Debug)]
 pub struct ReproduceOptions {
@@ -89,32 +86,39 @@ pub fn reproduce(options: &ReproduceOptions, progress: &Progress) -> Result<Repr
         unknown_key(key, options.signs, progress)?;
     }
     let signatures = KnownSignatures { keys, by_manifest: first.signatures()? };
-    let place = ReproductionPlace::make(&options.cache, options.output.as_deref())?;
+    // The user's cache is held to the end: whoever opens it empties its scratch directory.
+    let cache = options.cache.open(progress)?;
+    let place = tempfile::tempdir_in(cache.scratch()).context("making a scratch directory")?;
+    let media = options.output.clone().unwrap_or_else(|| place.path().join(MEDIA));
+    let steps =
+        CacheOptions { directory: place.path().join(STEPS), downloads: Some(cache.downloads().to_owned()) };
     let build = BuildOptions {
         inputs: InputOptions {
             definition: definition.clone(),
             policy: LockPolicy { locked: true, offline: options.offline },
             pull: options.pull,
-            cache: place.cache.clone(),
+            cache: steps,
         },
-        output: place.media.clone(),
+        output: media.clone(),
         installer: options.installer.clone(),
         signers: BuildSigners::Known(signatures),
         only: Some(first.kinds().into_iter().collect()),
     };
-    pipeline::build(&build, progress)?;
-    let inputs = origin.compare_after(&place.media)?;
-    let again = FinishedRelease::open(&place.media)?;
-    let scratch = tempfile::tempdir_in(&place.cache.directory).context("making a scratch directory")?;
-    let parts = compare::compare(&first, &again, scratch.path(), progress)?;
+    let compared = (|| {
+        pipeline::build(&build, progress)?;
+        let again = FinishedRelease::open(&media)?;
+        let parts = compare::compare(&first, &again, place.path(), progress)?;
+        Ok::<_, anyhow::Error>((origin.compare_after(&media)?, parts))
+    })();
+    // Steps have files of other owners.
+    remove_tree(place.path())?;
+    let (inputs, parts) = compared?;
     let (_, not_compared) = first.files();
-    let mut manifests: Vec<_> = first.media().iter().map(|medium| medium.reader.release_digest()).collect();
-    manifests.dedup();
     let product =
         first.media().first().map(|medium| format!("{} {}", medium.release.name, medium.release.version));
     Ok(Reproduction {
         release: first.path().to_owned(),
-        manifests,
+        manifests: first.media().iter().map(|medium| medium.reader.release_digest()).collect(),
         product: product.unwrap_or_default(),
         definition,
         reproduced: parts.iter().all(|part| part.agreement == Agreement::Same),
@@ -138,38 +142,4 @@ fn unknown_key(key: &TrustedKey, signs: bool, progress: &Progress) -> Result<()>
         .because(anyhow!("the definition has no `trust.keys`, and the key is not in the key directory"))
         .hint("Name the keys in the definition; or, if you know whose key it is, put its .pub file into the key directory.")
         .into())
-}
-
-/// Where a release is built again. What is not to be kept is removed at the end.
-#[derive(Debug)]
-struct ReproductionPlace {
-    cache: CacheOptions,
-    media: PathBuf,
-    /// Removed at the end of this, and when the process is told to end.
-    _cleanup: cancellation::Cleanup,
-    unwanted: Vec<PathBuf>,
-}
-
-impl ReproductionPlace {
-    fn make(user: &CacheOptions, output: Option<&Path>) -> Result<Self> {
-        let directory = user.directory.join(CACHE);
-        files::output_directory(&directory, 0o755)?;
-        let what = || format!("preparing {}", directory.display());
-        // A signal must find it wherever the process is then.
-        let directory = directory.canonicalize().class(Class::DiskIo, what)?;
-        let media = output.map_or_else(|| directory.join(MEDIA), Path::to_owned);
-        let downloads = user.downloads.clone().unwrap_or_else(|| user.directory.join(DOWNLOADS));
-        let mut unwanted = vec![directory.join("steps"), directory.join("outputs")];
-        unwanted.extend(output.is_none().then(|| media.clone()));
-        let left = unwanted.clone();
-        let _cleanup = cancellation::on_end(move || left.iter().for_each(|path| drop(remove_tree(path))));
-        let cache = CacheOptions { directory, downloads: Some(downloads), anew: true };
-        Ok(Self { cache, media, _cleanup, unwanted })
-    }
-}
-
-impl Drop for ReproductionPlace {
-    fn drop(&mut self) {
-        self.unwanted.iter().for_each(|path| drop(remove_tree(path)));
-    }
 }

@@ -1,5 +1,6 @@
 //! What came of building a release again.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -19,7 +20,7 @@ pub struct Reproduction {
     /// As the user named it.
     pub release: PathBuf,
     /// The digests of its manifests.
-    pub manifests: Vec<Digest>,
+    pub manifests: BTreeSet<Digest>,
     /// The name and version of the product.
     pub product: String,
     /// What was built now.

@@ -158,7 +158,7 @@ fn a_release_that_was_not_reproduced_says_which_inputs_were_others() {
     };
     let of = |agreement: Agreement, first| Reproduction {
         release: "dist".into(),
-        manifests: vec![Digest::of(b"manifest")],
+        manifests: [Digest::of(b"manifest")].into(),
         product: "NQRust Hypervisor 1.0".into(),
         definition: "image.yaml".into(),
         reproduced: agreement == Agreement::Same,
