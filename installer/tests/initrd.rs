@@ -116,6 +116,76 @@ fn only_an_installed_node_gets_its_root_through_the_device_that_checks_it() {
     assert!(service.contains("\nExecStart=/usr/bin/installer --progress plain root open\n"));
 }
 
+/// What the program that mounts a live system's image does with this argument: its commands, one a line, and whether it succeeds. `failing`
+/// is a command that fails.
+fn live_root(argument: &str, failing: &str) -> (String, bool) {
+    let directory = tempfile::tempdir().unwrap();
+    let installer = directory.path().join("installer");
+    fs::write(&installer, "#!/bin/sh\necho \"installer $*\"\n[ \"$FAILING\" != installer ]\n").unwrap();
+    fs::set_permissions(&installer, fs::Permissions::from_mode(0o755)).unwrap();
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join(MODULE).join("live-root.sh");
+    let hooks = directory.path().join("emergency");
+    fs::create_dir(&hooks).unwrap();
+    // The files of the image are not there: the loop over them is played by what the program lists.
+    let played: String = ["mkdir", "mount", "cat", "ln", "need_shutdown"]
+        .iter()
+        .map(|name| format!("{name}() {{ echo \"{name} $*\" >&2; [ {name} != \"$FAILING\" ]; }}\n"))
+        .collect();
+    let output = Command::new("sh")
+        .arg("-c")
+        .arg(format!(
+            "{played}getarg() {{ :; }}\ninfo() {{ echo \"$*\" >&2; }}\n\
+             die() {{ echo \"die: $*\" >&2; exit 1; }}\n. {}\n",
+            program.display()
+        ))
+        .args(["sh", argument])
+        .env("NQRUST_INSTALLER", &installer)
+        .env("NQRUST_TOLD", directory.path().join("told"))
+        .env("hookdir", directory.path())
+        .env("FAILING", failing)
+        .output()
+        .unwrap();
+    let read = |path: std::path::PathBuf| fs::read_to_string(path).unwrap_or_default();
+    // A hook shows what the installer said.
+    assert_eq!(read(hooks.join("50-nqrust-root.sh")).starts_with("cat /"), failing == "installer");
+    let said = String::from_utf8(output.stderr).unwrap() + &read(directory.path().join("told"));
+    (said, output.status.success())
+}
+
+#[test]
+fn a_live_system_gets_its_root_through_the_device_too_from_a_medium_or_from_memory() {
+    let (did, succeeded) = live_root("/dev/sr0", "");
+    assert!(did.contains("installer --progress plain root open --medium /run/initramfs/live\n"), "{did}");
+    let order = [
+        "mount -n -t iso9660 -o ro /dev/sr0 /run/initramfs/live\n",
+        &format!("mount -n -t squashfs -o ro {ROOT_DEVICE} /run/rootfsbase\n"),
+        "/usr/bin/installer\n",
+        "ln -s null /dev/root\n",
+        "need_shutdown",
+    ];
+    let places: Vec<_> =
+        order.iter().map(|part| did.find(part).unwrap_or_else(|| panic!("{part} in {did}"))).collect();
+    assert!(succeeded && places.is_sorted(), "{did}");
+    let image = tempfile::NamedTempFile::new().unwrap();
+    let (path, directory) = (image.path().display(), image.path().parent().unwrap().display());
+    let (did, succeeded) = live_root(&path.to_string(), "");
+    let opened = format!("installer --progress plain root open --medium {directory} --image {path}\n");
+    assert!(succeeded && did.contains(&opened) && !did.contains("iso9660"), "{did}");
+    for (failing, said) in [
+        ("mount", "die: The medium in /dev/sr0 cannot be mounted.\n"),
+        ("installer", "die: The OS image cannot be opened.\n"),
+        ("cat", "die: The OS image is damaged where the system starts.\n"),
+    ] {
+        let (did, succeeded) = live_root("/dev/sr0", failing);
+        assert!(!succeeded && did.contains(said), "{failing}: {did}");
+        assert!(!did.contains("/dev/root"), "{failing}: {did}");
+    }
+    let setup = Path::new(env!("CARGO_MANIFEST_DIR")).join(MODULE).join("module-setup.sh");
+    let setup = fs::read_to_string(setup).unwrap();
+    let removed = setup.find("rm -f \"$initdir/sbin/dmsquash-live-root\"");
+    assert!(removed.is_some() && removed < setup.find("live-root.sh\" /sbin/dmsquash-live-root\n"));
+}
+
 #[test]
 fn the_initrd_lets_the_watchdog_end_a_hang_as_the_image_does() {
     let settings = same_in_the_image("watchdog.conf", "system.conf.d/10-nqrust-watchdog.conf");

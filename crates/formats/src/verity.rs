@@ -4,6 +4,7 @@
 //! whether it is right. Sources: the kernel's `Documentation/admin-guide/device-mapper/verity.rst`, and cryptsetup's
 //! "DMVerity" page for the superblock.
 
+use std::collections::VecDeque;
 use std::io::{self, Read};
 
 use base::digest::{Digest, Hasher};
@@ -182,6 +183,92 @@ impl VerityBuilder {
     }
 }
 
+/// Compares a stored tree with the hash of its root while it streams by, which needs none of the data: the hash of each block of hashes is in
+/// the level above. Keeps at most 1/64 of the tree in memory.
+#[allow(missing_debug_implementations)]
+pub struct VerityTreeCheck {
+    salt: [u8; 32],
+    superblock: Vec<u8>,
+    /// How many blocks the levels have that are still to come, the one that is read now first.
+    levels: VecDeque<u64>,
+    /// The hashes of the blocks of this level.
+    expected: Vec<u8>,
+    /// How many blocks of this level were right.
+    number: usize,
+    /// They themselves, the hashes of the next level; nothing where there is none.
+    next: Vec<u8>,
+    block: Vec<u8>,
+    /// How many blocks were right.
+    right: u64,
+}
+
+impl VerityTreeCheck {
+    /// For the tree over `length` bytes of data with the root hash `root`.
+    #[must_use]
+    pub fn new(parameters: VerityParameters, length: u64, root: Digest) -> Self {
+        let blocks = length.div_ceil(BLOCK_BYTES as u64);
+        Self {
+            salt: parameters.salt,
+            superblock: superblock(parameters, blocks),
+            levels: levels(blocks).into(),
+            expected: root.as_bytes().to_vec(),
+            number: 0,
+            next: Vec::new(),
+            block: Vec::new(),
+            right: 0,
+        }
+    }
+
+    /// Takes the next bytes of the tree; returns where its first wrong block begins, in bytes.
+    pub fn update(&mut self, mut bytes: &[u8]) -> Option<u64> {
+        while !bytes.is_empty() {
+            let taken = bytes.len().min(BLOCK_BYTES - self.block.len());
+            self.block.extend_from_slice(&bytes[..taken]);
+            bytes = &bytes[taken..];
+            if self.block.len() == BLOCK_BYTES {
+                let block = std::mem::take(&mut self.block);
+                if !self.is_right(&block) {
+                    return Some(self.right * BLOCK_BYTES as u64);
+                }
+                self.right += 1;
+            }
+        }
+        None
+    }
+
+    fn is_right(&mut self, block: &[u8]) -> bool {
+        if self.right == 0 {
+            return block == self.superblock;
+        }
+        let expected = self.expected.chunks_exact(HASH_BYTES).nth(self.number);
+        let Some(blocks) = self.levels.front().copied() else { return false };
+        if expected != Some(hash(&self.salt, block).as_bytes()) {
+            return false;
+        }
+        self.number += 1;
+        if self.levels.len() > 1 {
+            self.next.extend_from_slice(block);
+        }
+        if self.number as u64 == blocks {
+            self.levels.pop_front();
+            self.number = 0;
+            self.expected = std::mem::take(&mut self.next);
+        }
+        true
+    }
+}
+
+/// How many blocks each level of the tree over so many blocks of data has, the root's first. A single block has no level.
+fn levels(mut blocks: u64) -> Vec<u64> {
+    let mut levels = Vec::new();
+    while blocks > 1 {
+        blocks = blocks.div_ceil(HASHES_PER_BLOCK as u64);
+        levels.push(blocks);
+    }
+    levels.reverse();
+    levels
+}
+
 /// How many bytes the level of the hashes of so many blocks of data takes up.
 fn leaves_bytes(blocks: usize) -> usize {
     blocks.div_ceil(HASHES_PER_BLOCK) * BLOCK_BYTES
@@ -222,13 +309,7 @@ fn superblock(parameters: VerityParameters, blocks: u64) -> Vec<u8> {
 #[must_use]
 pub fn tree_bytes(data: u64) -> u64 {
     let block = BLOCK_BYTES as u64;
-    let mut blocks = data.div_ceil(block);
-    let mut total = 1;
-    while blocks > 1 {
-        blocks = blocks.div_ceil(HASHES_PER_BLOCK as u64);
-        total += blocks;
-    }
-    total * block
+    (1 + levels(data.div_ceil(block)).iter().sum::<u64>()) * block
 }
 
 #[cfg(test)]
@@ -313,6 +394,33 @@ mod tests {
                 upper[BLOCK_BYTES] ^= u8::from(blocks > 128);
                 assert!(stored(&upper).is_some_and(|found| found == tree), "{blocks}");
             }
+        }
+    }
+
+    #[test]
+    fn a_stored_tree_is_compared_with_its_root_hash_alone_block_by_block() {
+        for blocks in [1, 2, 128, 129, 300, 128 * 128 + 1] {
+            let (whole, parameters) = (data(blocks), VerityParameters::of_image(Digest::of(b"the image")));
+            let mut builder = VerityBuilder::new(parameters);
+            builder.update(&whole);
+            let tree = builder.finish();
+            let compared = |stored: &[u8], pieces: usize| {
+                let mut check = VerityTreeCheck::new(parameters, whole.len() as u64, tree.root);
+                stored.chunks(pieces).find_map(|piece| check.update(piece))
+            };
+            for pieces in [1000, 4096, 1 << 20] {
+                assert_eq!(compared(&tree.bytes, pieces), None, "{blocks}");
+            }
+            let stored = tree.bytes.len() / BLOCK_BYTES;
+            for block in [0, 1, stored / 2, stored - 1].into_iter().filter(|block| *block < stored) {
+                let mut wrong = tree.bytes.clone();
+                wrong[block * BLOCK_BYTES + 4095] ^= 1;
+                assert_eq!(compared(&wrong, 5000), Some((block * BLOCK_BYTES) as u64), "{blocks}");
+            }
+            let longer = [&tree.bytes[..], &[0; BLOCK_BYTES]].concat();
+            assert_eq!(compared(&longer, 1 << 20), Some(tree.bytes.len() as u64), "{blocks}");
+            let mut other = VerityTreeCheck::new(parameters, whole.len() as u64, Digest::of(b"another root"));
+            assert_eq!(other.update(&tree.bytes), (blocks > 1).then_some(BLOCK_BYTES as u64));
         }
     }
 

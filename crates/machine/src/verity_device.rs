@@ -1,10 +1,10 @@
-//! The device through which a node reads its OS image: dm-verity over the slot that runs. The initrd makes it, by the hashes of the
-//! release manifest; each block is checked whenever it is read from the disk.
+//! The device through which a system reads its OS image: dm-verity over the slot that runs, or over the image of a live system. The
+//! initrd makes it, by the hashes of the release manifest; each block is checked whenever it is read from the disk.
 //!
 //! Source: the kernel's `Documentation/admin-guide/device-mapper/verity.rst`; dmsetup(8).
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -15,7 +15,7 @@ use formats::verity::BLOCK_BYTES;
 
 /// Its name for the device mapper.
 const NAME: &str = "nqrust-root";
-/// What is mounted at `/` of an installed node.
+/// What is mounted at `/` of an installed node, and below the overlay of a live system.
 pub const ROOT_DEVICE: &str = "/dev/mapper/nqrust-root";
 /// For a command of the device mapper, which waits for udev.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -31,14 +31,16 @@ pub enum AtDamage {
     Tell,
 }
 
-/// The OS image in a slot, whose hash tree is behind it.
+/// An OS image and its hash tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerityDevice {
-    /// A partition or an array.
+    /// A block device with the image at its start.
     pub device: PathBuf,
     /// The length of the image, in whole blocks of [`BLOCK_BYTES`].
     pub length: u64,
-    /// Where the superblock of the tree is, in bytes from the start of the device. The levels of the tree follow; nothing in the
+    /// The block device with the tree: the same one for a slot.
+    pub tree_device: PathBuf,
+    /// Where the superblock of the tree is, in bytes from the start of that device. The levels of the tree follow; nothing in the
     /// superblock counts.
     pub tree: u64,
     pub salt: Digest,
@@ -68,8 +70,8 @@ impl VerityDevice {
 /// The line of the device mapper's table.
 impl fmt::Display for VerityDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { device, length, tree, salt, root_hash, at_damage } = self;
-        let (device, block) = (device.display(), BLOCK_BYTES as u64);
+        let Self { device, length, tree_device, tree, salt, root_hash, at_damage } = self;
+        let (device, tree_device, block) = (device.display(), tree_device.display(), BLOCK_BYTES as u64);
         let (sectors, blocks, levels) = (length / 512, length / block, tree / block + 1);
         let options = match at_damage {
             AtDamage::Fail => "",
@@ -78,9 +80,16 @@ impl fmt::Display for VerityDevice {
         };
         write!(
             f,
-            "0 {sectors} verity 1 {device} {device} {block} {block} {blocks} {levels} sha256 {root_hash} {salt}{options}"
+            "0 {sectors} verity 1 {device} {tree_device} {block} {block} {blocks} {levels} sha256 {root_hash} {salt}{options}"
         )
     }
+}
+
+/// Makes a block device, which cannot be written, of a file (losetup(8)).
+pub fn loop_device(file: &Path, runner: &dyn Runner) -> Result<PathBuf> {
+    let request = Invocation::new("losetup").args(["--read-only", "--find", "--show"]).arg(file).limit(LIMIT);
+    let made = runner.run(&request).with_context(|| format!("making a device of {}", file.display()))?;
+    Ok(String::from_utf8_lossy(&made).trim().into())
 }
 
 /// Whether the kernel has found damage since the device was made; none if there is no such device.
@@ -104,6 +113,7 @@ mod tests {
         VerityDevice {
             device: "/dev/vda4".into(),
             length: 8 << 20,
+            tree_device: "/dev/vda4".into(),
             tree: 8 << 20,
             salt: Digest::of(b"the image"),
             root_hash: Digest::of(b"the root"),
@@ -124,6 +134,16 @@ mod tests {
         assert_eq!(changed.commands(), [load, "dmsetup resume nqrust-root".to_owned()]);
         assert!(device(AtDamage::Restart).to_string().ends_with(" 1 restart_on_corruption"));
         assert!(device(AtDamage::Tell).to_string().ends_with(" 1 ignore_corruption"));
+        let apart = VerityDevice { tree_device: "/dev/loop1".into(), tree: 0, ..device(AtDamage::Fail) };
+        let table = format!("0 16384 verity 1 /dev/vda4 /dev/loop1 4096 4096 2048 1 sha256 {root} {salt}");
+        assert_eq!(apart.to_string(), table);
+    }
+
+    #[test]
+    fn a_file_becomes_a_device_that_cannot_be_written() {
+        let runner = ScriptedRunner::silent().answer("losetup", "/dev/loop3\n");
+        assert_eq!(loop_device(Path::new("/run/a"), &runner).unwrap(), Path::new("/dev/loop3"));
+        assert_eq!(runner.commands(), ["losetup --read-only --find --show /run/a"]);
     }
 
     #[test]

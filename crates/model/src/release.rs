@@ -21,6 +21,10 @@ pub const SIGNATURES: &str = "release.json.minisig";
 /// The most bytes that the file with signatures has. On an ISO it has exactly these, filled up with ends of lines.
 pub const SIGNATURES_LENGTH: u64 = 8192;
 
+/// The name of the file on an ISO with dm-verity's hash tree over the OS image as the ISO has it, by which the live system checks what it
+/// reads. It follows from the image, so the manifest has its root hash only ([`IsoRecipe::rootfs_root_hash`]).
+pub const ROOTFS_TREE: &str = "rootfs.verity";
+
 /// The version of the manifest's format that this program writes and reads.
 pub const FORMAT: u32 = 3;
 
@@ -97,6 +101,10 @@ pub struct IsoRecipe {
     pub eltorito_sha256: Digest,
     /// SHA-256 of GRUB's boot sector for USB sticks likewise ([`formats::iso9660::write::grub::boot_sector_digest`]).
     pub boot_sector_sha256: Digest,
+    /// The root hash of dm-verity's tree over the payload that is the OS image ([`formats::verity`]), whose salt is the digest of the
+    /// payload. Manifests of older builders do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rootfs_root_hash: Option<Digest>,
 }
 
 /// Where a node's containerd looks, and what it finds there.
@@ -228,8 +236,8 @@ impl Payload {
 }
 
 impl Release {
-    /// Reads a manifest. Refuses another format version, paths that leave the medium or are those of the manifest and its
-    /// signatures, lengths that no medium has, and a store outside [`STATE`].
+    /// Reads a manifest. Refuses another format version, paths that leave the medium or are those of the manifest, its
+    /// signatures and the hash tree, lengths that no medium has, and a store outside [`STATE`].
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseReleaseError> {
         #[derive(Deserialize)]
         struct Version {
@@ -247,7 +255,8 @@ impl Release {
                 return Err(ParseReleaseError::Path(payload.path.clone()));
             }
             // A file below one of them would make it a directory.
-            if payload.path.split('/').next().is_some_and(|first| [MANIFEST, SIGNATURES].contains(&first)) {
+            let first = payload.path.split('/').next().unwrap_or_default();
+            if [MANIFEST, SIGNATURES, ROOTFS_TREE].contains(&first) {
                 return Err(ParseReleaseError::Reserved(payload.path.clone()));
             }
         }
@@ -440,8 +449,8 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_cannot_take_the_place_of_the_manifest_or_its_signatures() {
-        for path in [MANIFEST, SIGNATURES, "release.json/a", "release.json.minisig/a/b"] {
+    fn a_payload_cannot_take_the_place_of_the_manifest_its_signatures_or_the_hash_tree() {
+        for path in [MANIFEST, SIGNATURES, ROOTFS_TREE, "release.json/a", "release.json.minisig/a/b"] {
             let error = Release::parse(&sample(path).to_bytes()).unwrap_err();
             assert!(matches!(&error, ParseReleaseError::Reserved(found) if found == path), "{error}");
         }
@@ -455,7 +464,13 @@ mod tests {
         let limit = ByteSize::LARGEST_FILE.get();
         let iso = |eltorito_size| {
             let digest = Digest::of(b"");
-            Some(IsoRecipe { recipe: 3, eltorito_size, eltorito_sha256: digest, boot_sector_sha256: digest })
+            Some(IsoRecipe {
+                recipe: 3,
+                eltorito_size,
+                eltorito_sha256: digest,
+                boot_sector_sha256: digest,
+                rootfs_root_hash: None,
+            })
         };
         let parse = |sizes: &[u64], expanded, eltorito| {
             let mut release = Release { iso: iso(eltorito), ..sample("rootfs.squashfs") };

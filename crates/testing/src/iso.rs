@@ -2,11 +2,12 @@
 //! such an ISO.
 
 use formats::iso9660::write::grub;
+use formats::verity::VerityTree;
 use medium::customization::argument;
 use medium::iso::map::{ExpectedBytes, IsoMap};
 use medium::iso::{esp, recipe};
 use medium::signatures;
-use model::release::{IsoRecipe, Release};
+use model::release::{IsoRecipe, Purpose, Release};
 
 use crate::release::contents;
 
@@ -18,13 +19,25 @@ fn boot_code() -> ([u8; 512], Vec<u8>) {
 /// The release of the plan's tests, as an ISO has it.
 pub fn release() -> Release {
     let (hybrid, eltorito) = boot_code();
+    let release = crate::release::release();
     let iso = IsoRecipe {
         recipe: recipe::NUMBER,
         eltorito_size: eltorito.len() as u64,
         eltorito_sha256: grub::eltorito_digest(&eltorito).unwrap(),
         boot_sector_sha256: grub::boot_sector_digest(&hybrid).unwrap(),
+        rootfs_root_hash: Some(tree(&release).root),
     };
-    Release { iso: Some(iso), ..crate::release::release() }
+    Release { iso: Some(iso), ..release }
+}
+
+/// The hash tree over the OS image of `release`.
+pub fn tree(release: &Release) -> VerityTree {
+    let image = release.payload(Purpose::Rootfs).unwrap();
+    VerityTree::of_image(image.sha256, content(&image.path).as_slice()).unwrap()
+}
+
+fn content(path: &str) -> &'static Vec<u8> {
+    &contents().iter().find(|(payload, _)| payload.path == path).unwrap().1
 }
 
 /// The ISO of `release`, unsigned.
@@ -37,7 +50,6 @@ pub fn signed_image(release: &Release, signatures: Option<&[u8]>) -> Vec<u8> {
     let (hybrid, mut eltorito) = boot_code();
     let manifest = release.to_bytes();
     let map = IsoMap::of(release, &manifest).unwrap().unwrap();
-    let content = |path: &str| &contents().iter().find(|(payload, _)| payload.path == path).unwrap().1;
     let menu = map.recipe.menu();
     let loaders = map.loaders.map(|(_, payload)| content(&payload.path));
     grub::patch_eltorito(&mut eltorito, map.eltorito).unwrap();
@@ -57,6 +69,7 @@ pub fn signed_image(release: &Release, signatures: Option<&[u8]>) -> Vec<u8> {
             ExpectedBytes::Eltorito => image.extend_from_slice(&eltorito),
             ExpectedBytes::Esp => image.extend(esp::image(&menu, release.epoch, loaders).unwrap()),
             ExpectedBytes::Arguments => image.extend(argument::grub(&[], None).unwrap()),
+            ExpectedBytes::Tree(_) => image.extend(tree(release).bytes),
         }
     }
     assert_eq!(image.len() as u64, map.size);

@@ -1,6 +1,6 @@
 //! `installer root`: run by units of the initrd and of the node, not by people.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -17,7 +17,10 @@ use base::progress::Progress;
 use machine::image_health::{DamageFinding, ImageHealth};
 use machine::verity_device::damage_was_found;
 use model::boot::{BootParameters, Slot};
-use node::root_image::{DamageEvents, ImageVerdict, check, condemn_slot, condemn_unopened, open, read_due};
+use node::root_image::{
+    DamageEvents, ImageVerdict, LiveImage, WRITE_AGAIN, check, condemn_slot, condemn_unopened, open,
+    open_live, read_due,
+};
 use node::update::UpdatedNode;
 
 /// Open the OS image of the node, or watch it.
@@ -31,10 +34,17 @@ pub(super) struct RootArgs {
 #[derive(Debug, clap::Subcommand)]
 enum RootCommand {
     /// Make the device that is mounted at `/`, in the initrd.
-    Open,
-    /// Repair the image after a boot that failed in the initrd, if it is damaged.
+    Open {
+        /// The directory with the files of the medium, in a live system.
+        #[arg(long)]
+        medium: Option<PathBuf>,
+        /// The OS image, where it is not on the medium.
+        #[arg(long, requires = "medium")]
+        image: Option<PathBuf>,
+    },
+    /// Repair the image after a boot that failed in the initrd, if it is damaged; that of a live system is only told.
     Repair,
-    /// Repair the image of the running slot when it is damaged, and read it once a month.
+    /// Repair the image of the running slot when it is damaged, and read it once a month; tell the damage of a live system's.
     Watch,
 }
 
@@ -54,10 +64,12 @@ const DAMAGED_PAUSE: Duration = Duration::from_secs(60 * 60);
 impl RootArgs {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         let line = kernel_command_line()?;
-        let Some(installed) = BootParameters::parse(&line)? else { return Ok(()) };
         let root = Path::new("/");
+        let Some(installed) = BootParameters::parse(&line)? else {
+            return self.command.run_live(root, &line, context);
+        };
         match self.command {
-            RootCommand::Open => match open(root, &line, &installed, &SystemRunner) {
+            RootCommand::Open { .. } => match open(root, &line, &installed, &SystemRunner) {
                 Ok(opened) => {
                     context.tell("root", &format!("Slot {} is opened: {}.", opened.slot, opened.text));
                     Ok(())
@@ -76,6 +88,68 @@ impl RootArgs {
             RootCommand::Repair => repair(root, &line, &installed, context),
             RootCommand::Watch => watch(root, &line, &installed, &context.progress),
         }
+    }
+}
+
+impl RootCommand {
+    /// In a live system, whose medium cannot be repaired.
+    fn run_live(self, root: &Path, line: &str, context: &Context) -> Result<()> {
+        match self {
+            Self::Open { medium: Some(medium), image } => {
+                let opened = open_live(root, line, &medium, image.as_deref(), &SystemRunner)?;
+                context.tell("root", &format!("The OS image is opened: {opened}."));
+                Ok(())
+            }
+            Self::Open { medium: None, .. } => Ok(()),
+            Self::Repair if damage_was_found(&SystemRunner) == Some(true) => {
+                let damage = live_damage(root, line, &Progress::silent(), &Cancel::on_signals())?;
+                context.tell("root", &damage.join("\n"));
+                Ok(())
+            }
+            Self::Repair => Ok(()),
+            Self::Watch => watch_live(root, line, &context.progress),
+        }
+    }
+}
+
+/// What is damaged in the image of a live system whose kernel has found damage, in lines.
+fn live_damage(root: &Path, line: &str, progress: &Progress, cancel: &Cancel) -> Result<Vec<String>> {
+    let Some(image) = LiveImage::of_boot_medium(root, line)? else {
+        return Ok(vec!["The OS image in memory is damaged: check the memory of this machine.".to_owned()]);
+    };
+    let damage = image.damage(root, progress, cancel)?;
+    Ok(match damage.is_empty() {
+        true => {
+            vec!["A block of the OS image on the medium was read wrong once, and is right now.".to_owned()]
+        }
+        false => damage.into_iter().chain([WRITE_AGAIN.to_owned()]).collect(),
+    })
+}
+
+/// Tells the damage of a live system's image once: what is read of it is always right, or an error.
+fn watch_live(root: &Path, line: &str, progress: &Progress) -> Result<()> {
+    let events = damage_events()?;
+    keep_in_memory(progress);
+    let cancel = Cancel::on_signals();
+    while damage_was_found(&SystemRunner) != Some(true) && !events.wait(WAIT_MAX)? {
+        cancel.check()?;
+    }
+    for line in live_damage(root, line, progress, &cancel)? {
+        progress.warn("root", &line);
+    }
+    Ok(())
+}
+
+/// The events of the kernel about damage from now on.
+fn damage_events() -> Result<DamageEvents, Failure> {
+    DamageEvents::begin()
+        .map_err(|error| Failure::new(Class::Unexpected, "listening for events of the kernel").because(error))
+}
+
+/// A damaged block of this program must not keep it from telling and repairing that.
+fn keep_in_memory(progress: &Progress) {
+    if let Err(error) = mlockall(MlockAllFlags::MCL_CURRENT) {
+        progress.warn("root", &format!("this program may have to be read again while it runs: {error}"));
     }
 }
 
@@ -106,13 +180,8 @@ fn repair(root: &Path, line: &str, installed: &BootParameters, context: &Context
 
 fn watch(root: &Path, line: &str, installed: &BootParameters, progress: &Progress) -> Result<()> {
     // Before the first look: what comes in between is not lost.
-    let events = DamageEvents::begin().map_err(|error| {
-        Failure::new(Class::Unexpected, "listening for events of the kernel").because(error)
-    })?;
-    // A damaged block of this program must not keep it from repairing that.
-    if let Err(error) = mlockall(MlockAllFlags::MCL_CURRENT) {
-        progress.warn("root", &format!("this program may have to be read again while it runs: {error}"));
-    }
+    let events = damage_events()?;
+    keep_in_memory(progress);
     let cancel = Cancel::on_signals();
     // The recovery system has no memory of its reads, and does not run long.
     let due = || match installed.slot {

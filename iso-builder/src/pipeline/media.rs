@@ -32,10 +32,10 @@ use crate::boot::loaders;
 use crate::cache::{StepOutputs, StepUse};
 use crate::definition::OutputKind;
 use crate::files::link_or_copy;
-use crate::media::assemble::{assemble, blank_area, boot_code, checksums};
+use crate::media::assemble::{assemble, blank_area, checksums, iso_recipe};
 use crate::media::customize::customization::is_customized;
 use crate::provenance::Subject;
-use crate::steps::EXPANDED_OUTPUT;
+use crate::steps::{IMAGE_HASHES_OUTPUT, ImageHashes};
 
 /// A file that a build has made or found up to date.
 #[derive(Clone, Debug, Serialize)]
@@ -165,9 +165,10 @@ impl MediumParts {
         payloads.extend(configuration);
         let release = files::read_text(&kernel.path("kernel-release"))?;
         let images = images.map(|images| images.listing.images.clone()).unwrap_or_default();
-        let iso = boot_code(&kernel.path("loaders"))?;
-        let expanded = files::read_text(&rootfs.path(EXPANDED_OUTPUT))?;
-        let expanded = serde_json::from_str(&expanded).context("reading what the OS image expands to")?;
+        let hashes = files::read_text(&rootfs.path(IMAGE_HASHES_OUTPUT))?;
+        let hashes: ImageHashes =
+            serde_json::from_str(&hashes).context("reading the root hashes of the OS image")?;
+        let (expanded, iso) = (hashes.expanded, iso_recipe(&kernel.path("loaders"), hashes.root_hash)?);
         Ok(Self { kernel, payloads, images, release, expanded, iso })
     }
 

@@ -131,7 +131,7 @@ impl Build<'_> {
             "identity": rootfs.identity,
             "level": rootfs.level,
         });
-        self.inputs.cache.step(&StepKey::new("rootfs", 6, inputs), |out| {
+        self.inputs.cache.step(&StepKey::new("rootfs", 7, inputs), |out| {
             let message = format!("Making the OS image (zstd {})", rootfs.level);
             self.progress.within("rootfs", message, || self.sandboxed(StepWork::Rootfs(rootfs), out))
         })

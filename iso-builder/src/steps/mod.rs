@@ -33,7 +33,7 @@ pub use repository::{PackageRepository, RepositoryFile};
 pub use request::{
     BaseSource, DistributionSource, MetadataSource, ProductIdentity, RootfsSource, StepRequest, StepWork,
 };
-pub use rootfs::EXPANDED_OUTPUT;
+pub use rootfs::{IMAGE_HASHES_OUTPUT, ImageHashes};
 
 /// The hidden command `step`: carries out the request file; a failure goes into the outcome file. Returns the exit
 /// code.

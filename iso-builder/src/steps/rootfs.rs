@@ -6,16 +6,17 @@ use std::path::Path;
 use std::thread::available_parallelism;
 use std::{fs, io};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use base::command::{Invocation, Runner, SystemRunner};
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::files;
 use formats::squashfs::Expansion;
-use formats::verity::{VerityBuilder, VerityParameters};
+use formats::verity::{BLOCK_BYTES, VerityBuilder, VerityParameters, VerityTree};
 use model::release::ExpandedImage;
 use nix::sys::stat::{UtimensatFlags, utimensat};
 use nix::sys::time::TimeSpec;
+use serde::{Deserialize, Serialize};
 use walkdir::WalkDir;
 
 use super::limit::long;
@@ -49,10 +50,19 @@ const REMOVED_PATHS: &[&str] = &[
 /// The directory from which systemd and the boot code fill an empty /var.
 const FACTORY_VAR: &str = "usr/share/factory/var";
 
-/// The OS image in its expanded form for the release manifest, as JSON: an [`ExpandedImage`].
-pub const EXPANDED_OUTPUT: &str = "rootfs.expanded.json";
+/// An [`ImageHashes`] as JSON.
+pub const IMAGE_HASHES_OUTPUT: &str = "rootfs.hashes.json";
 
-/// Makes `rootfs.squashfs`, and expands it as nodes do, for the root hash.
+/// What the release manifest has of the OS image beside its digest.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct ImageHashes {
+    /// The image as a slot has it.
+    pub expanded: ExpandedImage,
+    /// The root hash of the tree over the image as a medium has it.
+    pub root_hash: Digest,
+}
+
+/// Makes `rootfs.squashfs`, and its root hashes; for one of them it is expanded as nodes do.
 pub(super) fn make(request: &StepRequest, rootfs: &RootfsSource) -> Result<()> {
     let tree = Tree::unpack_in_memory(&rootfs.base, &request.scratch, laid_over(rootfs)?)?;
     let configurations = keep_kernel_configurations(&tree)?;
@@ -69,8 +79,8 @@ pub(super) fn make(request: &StepRequest, rootfs: &RootfsSource) -> Result<()> {
     check_product(&tree)?;
     let image = request.out.join("rootfs.squashfs");
     squash(&tree, &image, rootfs.level, request.epoch)?;
-    let expanded = serde_json::to_vec(&expanded(&image)?)?;
-    fs::write(request.out.join(EXPANDED_OUTPUT), expanded).context("writing the root hash")
+    let hashes = serde_json::to_vec(&hashes(&image)?)?;
+    fs::write(request.out.join(IMAGE_HASHES_OUTPUT), hashes).context("writing the root hashes")
 }
 
 /// Fails unless the finished tree has the installer and the units by which a medium and a node start. An overlay can replace
@@ -96,15 +106,22 @@ fn check_product(tree: &Tree) -> Result<()> {
         .into())
 }
 
-fn expanded(image: &Path) -> Result<ExpandedImage> {
+fn hashes(image: &Path) -> Result<ImageHashes> {
     let open = || File::open(image).context("reading the OS image");
-    let (digest, _) = Digest::of_reader(open()?)?;
+    let (digest, length) = Digest::of_reader(open()?)?;
+    // Live systems read it through dm-verity, which knows whole blocks only.
+    ensure!(
+        length.is_multiple_of(BLOCK_BYTES as u64),
+        "mksquashfs has not filled up the OS image to whole blocks"
+    );
+    let root_hash = VerityTree::of_image(digest, open()?).context("reading the OS image")?.root;
     let file = open()?;
     let expansion = Expansion::plan(&file).context("expanding the OS image")?;
     let mut hashes = VerityBuilder::new(VerityParameters::of_image(digest));
     let threads = available_parallelism().map_or(1, usize::from);
     expansion.write(threads, &mut hashes).context("expanding the OS image")?;
-    Ok(ExpandedImage { size: expansion.length().get(), root_hash: hashes.finish().root })
+    let expanded = ExpandedImage { size: expansion.length().get(), root_hash: hashes.finish().root };
+    Ok(ImageHashes { expanded, root_hash })
 }
 
 /// The bytes that are laid over the base.

@@ -1,6 +1,6 @@
 //! Bad input: a clear error, the documented exit code, and nothing written.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
@@ -11,6 +11,7 @@ use base::size::ByteSize;
 use model::release::{Payload, Purpose};
 use nix::unistd::Uid;
 use nqrust_tests::artifacts::{Artifacts, scenario};
+use nqrust_tests::damage::{invert, place_on};
 use nqrust_tests::disk::Disk;
 use nqrust_tests::identity::Identity;
 use nqrust_tests::medium::{self, Medium};
@@ -262,18 +263,5 @@ fn largest_blob(medium: &Medium) -> Result<Payload> {
 
 /// Changes one byte in the middle of a payload on an ISO.
 fn damage(iso: &Path, payload: &Payload) -> Result<()> {
-    let path = format!("/{}", payload.path);
-    let report = programs::xorriso(iso, &["-find", &path, "-exec", "report_lba"])?;
-    // `File data lba:  extent , start , blocks , bytes , 'path'`, in blocks of 2 KiB.
-    let start: u64 = report
-        .lines()
-        .find(|line| line.starts_with("File data lba:"))
-        .and_then(|line| line.split(',').nth(1)?.trim().parse().ok())
-        .with_context(|| format!("no place of {path} in: {report}"))?;
-    let offset = start * 2048 + payload.size / 2;
-    let file = OpenOptions::new().read(true).write(true).open(iso)?;
-    let mut byte = [0];
-    file.read_exact_at(&mut byte, offset)?;
-    file.write_all_at(&[!byte[0]], offset)?;
-    Ok(())
+    invert(iso, place_on(iso, payload)? + payload.size / 2)
 }

@@ -1,10 +1,13 @@
-//! The OS image of a node is checked at every read: a damaged block is repaired, and a slot with another manifest does not start.
+//! The OS image is checked at every read: a damaged block of a node is repaired, a slot with another manifest does not start, and a live
+//! system tells what is damaged on its medium.
 
+use std::fs;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use model::release::Purpose;
 use nqrust_tests::artifacts::{Artifacts, scenario};
-use nqrust_tests::damage::{flip, place_of};
+use nqrust_tests::damage::{flip, invert, place_of, place_on};
 use nqrust_tests::deadline::Deadline;
 use nqrust_tests::http::Server;
 use nqrust_tests::identity::Identity;
@@ -143,6 +146,41 @@ fn a_damaged_block_on_a_trial_takes_the_node_back_to_the_release_before() {
         checks.finish("a damaged block on a trial")?;
         drop(ssh);
         vm.power_off(steps::SHUTDOWN_LIMIT)
+    });
+}
+
+/// How far apart the wrong bytes of a damaged medium are: every larger file has some.
+const SCRATCHES: usize = 256 << 10;
+
+#[test]
+#[ignore = "a start of a live system: `make soak` runs it"]
+fn a_live_system_from_a_damaged_medium_stops_and_says_what_is_damaged() {
+    scenario("damaged-live", |artifacts| {
+        let identity = Identity::load()?;
+        let medium = steps::medium(&identity)?;
+        let iso = artifacts.disk("damaged.iso");
+        fs::copy(&medium.full, &iso)?;
+        let release = medium.release()?;
+        let image = release.payload(Purpose::Rootfs).context("a medium has an OS image")?;
+        let begin = place_on(&iso, image)?;
+        // Its first block is the superblock.
+        for at in (4096..image.size).step_by(SCRATCHES) {
+            invert(&iso, begin + at)?;
+        }
+        let mut vm = steps::node("damaged-live", Firmware::Uefi, "").cdrom(&iso).start(artifacts)?;
+        let console = vm.serial.wait_for("It stops in 60 seconds.", steps::INSTALL_LIMIT)?;
+        let mut checks = Checks::default();
+        for words in [
+            "THIS MACHINE CANNOT START",
+            "damage in blocks 1, 65, 129, 193 and ",
+            &format!("of the OS image of {} on the medium", release.version),
+            "Write the medium again, or take another one.",
+        ] {
+            checks.contains("the console", &console, words);
+        }
+        vm.qmp.screendump(&artifacts.path("damaged.png"))?;
+        vm.kill()?;
+        checks.finish("a live system from a damaged medium")
     });
 }
 

@@ -4,6 +4,7 @@
 //! between them: then the blocks of a file follow each other as before.
 
 use std::io::Write;
+use std::ops::Range;
 use std::sync::Mutex;
 
 use base::parallel;
@@ -109,6 +110,15 @@ impl Blocks {
     pub(super) fn moved(&self, start: u64) -> ExpandResult<u64> {
         let found = self.blocks.binary_search_by_key(&start, |placed| placed.block.start);
         found.map(|number| self.blocks[number].at).map_err(|_| ExpandError::Damaged("a block is missing"))
+    }
+
+    /// Where the blocks are in the expanded image that lie in one of these places of the compressed one, in bytes.
+    pub(super) fn touched(&self, places: &[Range<u64>]) -> Vec<Range<u64>> {
+        let touched = |block: &StoredBlock| {
+            places.iter().any(|place| place.start < block.end() && block.start < place.end)
+        };
+        let found = self.blocks.iter().filter(|placed| touched(&placed.block));
+        found.map(|placed| placed.at..placed.at + u64::from(placed.block.plain)).collect()
     }
 
     /// Unpacks everything in order, on `threads` processors.

@@ -144,6 +144,11 @@ impl<'s, S: Source> Expansion<'s, S> {
         Ok(numbers)
     }
 
+    /// The same for places of the image that the plan was made of.
+    pub fn files_stored_in(&self, places: &[Range<u64>]) -> ExpandResult<Vec<u32>> {
+        self.files_in(&self.blocks.touched(places))
+    }
+
     fn blocks_of(&self, file: &FileInode) -> ExpandResult<Range<u64>> {
         let mut end = file.start;
         for at in file.lengths.clone().step_by(4) {

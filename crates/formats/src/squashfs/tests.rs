@@ -79,7 +79,9 @@ fn the_files_at_a_place_are_known_by_their_inode_numbers() {
         std::fs::write(tree.path().join(name), format!("the small file {name}")).unwrap();
     }
     for options in WAYS {
-        let expanded = expand(&squash(tree.path(), options), 1);
+        let image = squash(tree.path(), options);
+        let stored = Expansion::plan(&image).unwrap();
+        let expanded = expand(&image, 1);
         let plan = Expansion::plan(&expanded).unwrap();
         let files_in = |place: Range<u64>| plan.files_in(&[place]).unwrap();
         let files = |text: &str| {
@@ -92,6 +94,12 @@ fn the_files_at_a_place_are_known_by_their_inode_numbers() {
         assert_eq!(found, [vec![first], vec![first + 1], vec![first + 2]], "{options:?}");
         assert_eq!(files_in(0..90), [0; 0]);
         assert_eq!(files_in(0..expanded.len() as u64), [first, first + 1, first + 2]);
+        // Data begins behind the superblock; the first is that of the large file, or of a fragment.
+        let begin = stored.files_stored_in(&[96..97]).unwrap();
+        assert!(begin.contains(&first) || begin == [first + 1, first + 2], "{begin:?} {options:?}");
+        assert_eq!(stored.files_stored_in(&[0..96]).unwrap(), [0; 0]);
+        let all = stored.files_stored_in(&[0..image.len() as u64]).unwrap();
+        assert_eq!(all, [first, first + 1, first + 2], "{options:?}");
     }
 }
 

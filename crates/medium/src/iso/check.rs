@@ -12,11 +12,13 @@ use anyhow::Result;
 
 use super::esp;
 use super::map::{ExpectedBytes, IsoMap, IsoRegion, manifest};
+use super::recipe::RootfsTree;
 use crate::customization::{FILE, area, argument};
 use crate::signatures;
 use base::digest::{Digest, Hasher};
 use formats::iso9660::address::{Offset, Source};
 use formats::iso9660::write::{RegionOwner, grub};
+use formats::verity::{VerityParameters, VerityTreeCheck};
 use model::release::Payload;
 
 /// Large reads keep a drive streaming.
@@ -150,6 +152,7 @@ impl ImageCheck<'_> {
             ExpectedBytes::Signatures => self.signatures(region),
             ExpectedBytes::Area => self.area(region),
             ExpectedBytes::Arguments => self.arguments(region),
+            ExpectedBytes::Tree(tree) => self.tree(region, tree),
         }
     }
 
@@ -276,6 +279,17 @@ impl ImageCheck<'_> {
         };
         let recipe = &self.map.recipe;
         esp::image(&recipe.menu(), recipe.release.epoch, [shim, grub, mok]).map(Ok)
+    }
+
+    fn tree(&mut self, region: &IsoRegion<'_>, tree: &RootfsTree<'_>) -> Result<Option<RegionFault>> {
+        let parameters = VerityParameters::of_image(tree.image.sha256);
+        let mut check = VerityTreeCheck::new(parameters, tree.image.size, tree.root_hash);
+        let mut wrong = None;
+        let trouble = self.pieces(region.at, region.length, |_, piece| {
+            wrong = check.update(piece);
+            wrong.is_none()
+        })?;
+        Ok(wrong.map(|block| RegionFault::Changed { at: region.at.plus(block) }).or(trouble))
     }
 
     fn area(&mut self, region: &IsoRegion<'_>) -> Result<Option<RegionFault>> {

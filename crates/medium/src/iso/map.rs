@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use anyhow::{Context, Result, ensure};
 
-use super::recipe::{self, BOOT_MENU, ELTORITO, FileContent, Recipe};
+use super::recipe::{self, BOOT_MENU, ELTORITO, FileContent, Recipe, RootfsTree};
 use formats::iso9660::address::{Block, Extent, Offset};
 use formats::iso9660::write::{LayoutPart, RegionOwner};
 use model::release::{IsoRecipe, MANIFEST, Payload, Purpose, Release, SIGNATURES};
@@ -30,6 +30,8 @@ pub enum ExpectedBytes<'a> {
     Area,
     /// The kernel arguments of the area.
     Arguments,
+    /// The hash tree over the OS image, which its root hash is enough to check.
+    Tree(RootfsTree<'a>),
 }
 
 /// A range of bytes, its owner, and the expected content.
@@ -99,6 +101,7 @@ impl<'a> IsoMap<'a> {
                     area = Some(at);
                     ExpectedBytes::Area
                 }
+                FileContent::Tree(tree) => ExpectedBytes::Tree(tree),
                 FileContent::Payload(payload) => {
                     payloads.push((at, payload));
                     ExpectedBytes::Payload(payload)

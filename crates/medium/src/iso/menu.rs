@@ -90,13 +90,9 @@ impl Menu<'_> {
         )
     }
 
-    /// How dracut finds the OS image on the medium (dracut.cmdline(7), "Booting live images").
+    /// How dracut finds the medium (dracut.cmdline(7), "Booting live images"). The OS image on it is opened by our own program.
     fn live_arguments(&self) -> String {
-        format!(
-            "root=live:CDLABEL={} rd.live.image rd.live.dir=/ rd.live.squashimg=rootfs.squashfs \
-             rd.live.overlay.overlayfs=1 rd.shell=0",
-            self.volume
-        )
+        format!("root=live:CDLABEL={} rd.live.image rd.live.overlay.overlayfs=1 rd.shell=0", self.volume)
     }
 }
 
@@ -170,8 +166,8 @@ mod tests {
         let linux = text.lines().find(|line| line.trim_start().starts_with("linux ")).unwrap();
         assert_eq!(
             linux.trim(),
-            "linux /boot/vmlinuz root=live:CDLABEL=NQRUST_1_0 rd.live.image rd.live.dir=/ \
-             rd.live.squashimg=rootfs.squashfs rd.live.overlay.overlayfs=1 rd.shell=0 nqrust.mode=install \
+            "linux /boot/vmlinuz root=live:CDLABEL=NQRUST_1_0 rd.live.image rd.live.overlay.overlayfs=1 rd.shell=0 \
+             nqrust.mode=install \
              nqrust.release=sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855 \
              console=ttyS0,115200 console=tty0 intel_iommu=on $nqrust_arguments"
         );

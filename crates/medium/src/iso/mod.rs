@@ -4,7 +4,8 @@
 //! and the medium check of the installer derive both from the release manifest once more and compare ([`check`]).
 //! What firmware, boot loaders and the kernel read is thereby *recomputed*: boot sector, partition tables, volume
 //! descriptors, boot catalog, path tables, directories, boot menu and EFI system partition. Payloads are compared with
-//! their digests in the manifest, the customization area with its own, everything else has to be zero.
+//! their digests in the manifest, the hash tree over the OS image with its root hash there, the customization area with its own digest,
+//! everything else has to be zero.
 //!
 //! | Module | What it knows |
 //! |---|---|
@@ -24,8 +25,8 @@
 //! only proves that a medium is consistent. Recomputing proves that the menu is the one that this program writes for the
 //! release, regardless of the medium.
 //!
-//! The manifest only adds [`IsoRecipe`](model::release::IsoRecipe): the number of the recipe, and length and digest of the two pieces of code
-//! that are not payloads (GRUB's El Torito image and its boot sector for USB sticks).
+//! The manifest only adds [`IsoRecipe`](model::release::IsoRecipe): the number of the recipe, the root hash of the tree, and length and digest of
+//! the two pieces of code that are not payloads (GRUB's El Torito image and its boot sector for USB sticks).
 //!
 //! # Recipes
 //!

@@ -10,10 +10,11 @@ use super::menu::{Menu, volume_id};
 use crate::customization::{self, area, argument};
 use base::digest::Digest;
 use formats::iso9660::write::{Layout, LayoutInput};
-use model::release::{MANIFEST, Payload, Purpose, Release, SIGNATURES, SIGNATURES_LENGTH};
+use formats::verity;
+use model::release::{MANIFEST, Payload, Purpose, ROOTFS_TREE, Release, SIGNATURES, SIGNATURES_LENGTH};
 
 /// The number of the recipe that this program follows. It changes whenever the bytes of an ISO do.
-pub const NUMBER: u32 = 3;
+pub const NUMBER: u32 = 4;
 
 /// The data preparer in the volume descriptors.
 pub const PREPARER: &str = "ISO-BUILDER";
@@ -32,7 +33,24 @@ pub enum FileContent<'a> {
     Arguments,
     /// The customization area: zeros until the medium is customized.
     Area,
+    /// The hash tree over the OS image.
+    Tree(RootfsTree<'a>),
     Payload(&'a Payload),
+}
+
+/// dm-verity's hash tree over the OS image of a medium, as the medium has that.
+#[derive(Clone, Copy, Debug)]
+pub struct RootfsTree<'a> {
+    pub image: &'a Payload,
+    pub root_hash: Digest,
+}
+
+impl RootfsTree<'_> {
+    /// Length in bytes.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        verity::tree_bytes(self.image.size)
+    }
 }
 
 impl FileContent<'_> {
@@ -44,6 +62,7 @@ impl FileContent<'_> {
             Self::Signatures => SIGNATURES_LENGTH,
             Self::Arguments => argument::GRUB_LENGTH as u64,
             Self::Area => area::LENGTH,
+            Self::Tree(tree) => tree.length(),
             Self::Payload(payload) => payload.size,
         }
     }
@@ -95,12 +114,20 @@ impl<'a> Recipe<'a> {
             (customization::GRUB_FILE.to_owned(), FileContent::Arguments),
             (customization::FILE.to_owned(), FileContent::Area),
         ];
+        files.extend(self.tree().map(|tree| (ROOTFS_TREE.to_owned(), FileContent::Tree(tree))));
         files.extend(
             self.release
                 .carried_payloads()
                 .map(|payload| (payload.path.clone(), FileContent::Payload(payload))),
         );
         files
+    }
+
+    /// The hash tree over the OS image; none if the manifest has no root hash or no image.
+    fn tree(&self) -> Option<RootfsTree<'a>> {
+        let release: &'a Release = self.release;
+        let root_hash = release.iso.as_ref()?.rootfs_root_hash?;
+        Some(RootfsTree { image: release.payload(Purpose::Rootfs)?, root_hash })
     }
 
     /// The payloads that the EFI system partition is made of, in the order of [`esp::LOADERS`].

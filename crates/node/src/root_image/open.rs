@@ -57,19 +57,27 @@ pub fn end_trial(root: &Path, line: &str, installed: &BootParameters, runner: &d
     devices.source()?.verity_device(AtDamage::Fail)?.replace(runner)
 }
 
-/// Who has signed a release, as far as the initrd knows: the keys of a node's owner are on a partition that is not mounted yet. So only
-/// what contradicts itself is refused here. Who may sign was decided when the slot was written, and is told again by the node.
 fn origin(root: &Path, release: &ReleaseManifest, slot: Slot) -> Result<String> {
-    let store = trust_store::of_image(root)?.allowing_unsigned(true);
-    match judge(release, release.bytes(), release.signatures(), &store) {
-        Ok(trust) => Ok(trust.to_string()),
-        Err(error @ (TrustError::RevokedRelease | TrustError::RevokedKeys(_))) => Ok(error.to_string()),
+    match judged(root, release)? {
+        Ok(origin) => Ok(origin),
         // A signature that is damaged keeps nobody from repairing the node.
         Err(error) if slot == Slot::Recovery => Ok(error.to_string()),
         Err(error) => {
             Err(error.failure(&format!("slot {slot}"), "installer update apply writes it anew").into())
         }
     }
+}
+
+/// Who has signed a release, as far as the initrd knows: the keys of a node's owner are on a partition that is not mounted yet, and those of
+/// an install come with its configuration. So only what contradicts itself is an error here. Who may sign was decided when a slot was
+/// written, or is decided by the install, and is told again by both.
+pub(super) fn judged(root: &Path, release: &ReleaseManifest) -> Result<Result<String, TrustError>> {
+    let store = trust_store::of_image(root)?.allowing_unsigned(true);
+    Ok(match judge(release, release.bytes(), release.signatures(), &store) {
+        Ok(trust) => Ok(trust.to_string()),
+        Err(error @ (TrustError::RevokedRelease | TrustError::RevokedKeys(_))) => Ok(error.to_string()),
+        Err(error) => Err(error),
+    })
 }
 
 fn on_trial(line: &str) -> bool {

@@ -60,7 +60,8 @@ pub fn check(
     let release = &source.release;
     let others = SlotDevices::beside_root(root, slot, &volume);
     let found = devices.mend(&others, release, progress, cancel)?;
-    let findings = findings(&found, slot, &release.version, &|blocks| {
+    let place = |disk: &str| format!("in slot {slot} on {disk}");
+    let findings = findings(&found, &release.version, &place, &|blocks| {
         let files = files_in(&source, blocks).map(|numbers| paths_of(mounted, &numbers));
         // What else blocks hold, such as directories, is not looked for.
         files.unwrap_or_default()
@@ -87,17 +88,16 @@ impl ImageVerdict {
     }
 }
 
-/// The findings in words; `files` tells the paths of the files that have data in blocks.
-fn findings(
+/// The findings in words; `place` tells where a disk's image is, and `files` the paths of the files that have data in blocks.
+pub(super) fn findings(
     check: &SlotCheck,
-    slot: Slot,
     version: &str,
+    place: &dyn Fn(&str) -> String,
     files: &dyn Fn(&[u64]) -> Vec<PathBuf>,
 ) -> Vec<DamageFinding> {
     let at = clock::now_text();
     let finding = |damage: &SlotDamage| {
-        let mut text =
-            format!("damage in {} of {version} in slot {slot} on {}", part(&damage.part), damage.disk);
+        let mut text = format!("damage in {} of {version} {}", part(&damage.part), place(&damage.disk));
         if let DamagedPart::Blocks(blocks) = &damage.part {
             let files = files(blocks);
             if !files.is_empty() {
@@ -113,7 +113,8 @@ fn findings(
 /// The damage that was found in a slot with a release of this version, each a clause.
 #[must_use]
 pub fn damage_in_words(check: &SlotCheck, slot: Slot, version: &str) -> Vec<String> {
-    findings(check, slot, version, &|_| Vec::new()).iter().map(DamageFinding::to_string).collect()
+    let place = |disk: &str| format!("in slot {slot} on {disk}");
+    findings(check, version, &place, &|_| Vec::new()).iter().map(DamageFinding::to_string).collect()
 }
 
 /// The inode numbers of the files that have data in these blocks of a slot's image.
@@ -124,7 +125,7 @@ fn files_in(source: &SlotSource, blocks: &[u64]) -> Result<Vec<u32>> {
 }
 
 /// The files with these inode numbers in the file system at `root`, by their paths there.
-fn paths_of(root: &Path, numbers: &[u32]) -> Vec<PathBuf> {
+pub(super) fn paths_of(root: &Path, numbers: &[u32]) -> Vec<PathBuf> {
     let numbers: BTreeSet<_> = numbers.iter().map(|number| u64::from(*number)).collect();
     let entries =
         WalkDir::new(root).same_file_system(true).sort_by_file_name().into_iter().filter_map(Result::ok);
@@ -203,8 +204,9 @@ mod tests {
             [7] => vec!["/usr/bin/one".into(), "/usr/bin/two".into()],
             _ => Vec::new(),
         };
+        let place = |disk: &str| format!("in slot a on {disk}");
         let told: Vec<_> =
-            findings(&check, Slot::A, "1.2.0", &files).into_iter().map(|finding| finding.text).collect();
+            findings(&check, "1.2.0", &place, &files).into_iter().map(|finding| finding.text).collect();
         assert_eq!(
             told,
             [

@@ -4,19 +4,21 @@ use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use base::digest::Digest;
 use formats::iso9660::write::grub;
+use formats::verity::VerityTree;
 use medium::customization::{area, argument};
 use medium::iso::esp;
-use medium::iso::recipe::{self, FileContent, Recipe};
+use medium::iso::recipe::{self, FileContent, Recipe, RootfsTree};
 use medium::signatures;
 use model::release::{IsoRecipe, Payload};
 
 use super::iso::IsoParts;
 use crate::boot::loaders;
 
-/// The boot code in `loaders` that is no payload, as the manifest describes it.
-pub(crate) fn boot_code(loaders: &Path) -> Result<IsoRecipe> {
+/// The recipe of ISOs with the boot code in `loaders` that is no payload, and an OS image whose hash tree has the root `root_hash`.
+pub(crate) fn iso_recipe(loaders: &Path, root_hash: Digest) -> Result<IsoRecipe> {
     let read = |name: &str| {
         let path = loaders.join(name);
         fs::read(&path).with_context(|| format!("reading {}", path.display()))
@@ -27,6 +29,7 @@ pub(crate) fn boot_code(loaders: &Path) -> Result<IsoRecipe> {
         eltorito_size: eltorito.len() as u64,
         eltorito_sha256: grub::eltorito_digest(&eltorito)?,
         boot_sector_sha256: grub::boot_sector_digest(&hybrid)?,
+        rootfs_root_hash: Some(root_hash),
     })
 }
 
@@ -51,6 +54,7 @@ pub(crate) fn assemble(
             FileContent::Signatures => small("signatures", &signatures::padded(signatures)?)?,
             FileContent::Arguments => small("custom.cfg", &argument::grub(&[], None)?)?,
             FileContent::Area => blank_area(&scratch.join("custom.img"))?,
+            FileContent::Tree(tree) => small("tree", &hash_tree(&tree, &source(tree.image)?)?)?,
             FileContent::Payload(payload) => source(payload)?,
         };
         files.push((path, file));
@@ -74,6 +78,15 @@ pub(crate) fn assemble(
         hybrid: loaders.join(loaders::HYBRID),
         esp: small("esp.img", &image)?,
     })
+}
+
+/// The hash tree over the OS image in the file `image`.
+fn hash_tree(wanted: &RootfsTree<'_>, image: &Path) -> Result<Vec<u8>> {
+    let what = || format!("making the hash tree of {}", image.display());
+    let file = File::open(image).with_context(what)?;
+    let tree = VerityTree::of_image(wanted.image.sha256, file).with_context(what)?;
+    ensure!(tree.root == wanted.root_hash, "{} is not the OS image of the release manifest", image.display());
+    Ok(tree.bytes)
 }
 
 /// Makes the empty customization area of a new medium: zeros, without blocks on the disk (sparse).

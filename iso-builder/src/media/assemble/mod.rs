@@ -4,4 +4,4 @@ pub mod checksums;
 mod from_recipe;
 pub mod iso;
 
-pub(crate) use from_recipe::{assemble, blank_area, boot_code};
+pub(crate) use from_recipe::{assemble, blank_area, iso_recipe};

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 
 use base::digest::Digest;
 use base::progress::Progress;
+use formats::verity::VerityTree;
 use medium::iso::Recipe;
 use model::release::{Payload, Purpose};
 use testing::medium::SampleMedium;
 
 use crate::boot::loaders;
-use crate::media::assemble::{assemble, boot_code};
+use crate::media::assemble::{assemble, iso_recipe};
 
 /// The ISO that the builder writes, with loaders, boot code and room for customizing.
 pub(crate) fn build(mut sample: SampleMedium) -> (SampleMedium, PathBuf) {
@@ -31,7 +32,10 @@ pub(crate) fn build(mut sample: SampleMedium) -> (SampleMedium, PathBuf) {
         let (size, sha256) = (u64::from(length), Digest::of(&content));
         sample.release.payloads.push(Payload { path, purpose, size, sha256 });
     }
-    sample.release.iso = Some(boot_code(&loaders).unwrap());
+    let image = sample.release.payload(Purpose::Rootfs).unwrap();
+    let file = fs::File::open(sample.tree().join(&image.path)).unwrap();
+    let tree = VerityTree::of_image(image.sha256, file).unwrap();
+    sample.release.iso = Some(iso_recipe(&loaders, tree.root).unwrap());
     let manifest = sample.release.to_bytes();
     let source = |payload: &Payload| Ok(sample.tree().join(&payload.path));
     let scratch = tempfile::tempdir().unwrap();

@@ -61,6 +61,7 @@ impl SlotSource {
         Ok(VerityDevice {
             device: self.device.clone(),
             length,
+            tree_device: self.device.clone(),
             tree: SlotGeometry::of(&self.partition).tree(length),
             salt: image.sha256,
             root_hash: self.release.expanded.root_hash,

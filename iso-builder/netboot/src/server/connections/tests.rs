@@ -417,7 +417,7 @@ fn fetch(server: &Server, digest: &str, begun: Option<&[u8]>) -> (String, Option
     let output = std::process::Command::new("sh")
         .args(["-c", script, "sh"])
         .arg(module)
-        .arg(format!("nqrust:http://{}/medium/live/rootfs.squashfs", server.address))
+        .arg(format!("nqrust:http://{}/medium/rootfs.squashfs", server.address))
         .env("DIGEST", digest)
         .env("NQRUST_IMAGE", &image)
         .env("NQRUST_NEXT", "/bin/echo")
@@ -428,12 +428,28 @@ fn fetch(server: &Server, digest: &str, begun: Option<&[u8]>) -> (String, Option
     let said = String::from_utf8(output.stdout).unwrap();
     let handed = said.lines().any(|line| line == image.display().to_string());
     assert_eq!(handed, output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    // The manifest comes with it, and the signatures if there are some.
+    assert_eq!(handed, directory.path().join("release.json").exists());
+    assert!(!directory.path().join("release.json.minisig").exists());
     (said, handed.then(|| std::fs::read(image).unwrap()))
+}
+
+/// A medium as it is built: the manifest is beside the OS image.
+fn with_image_at_the_root() -> SampleMedium {
+    let mut sample = medium(MediumKind::Full);
+    let tree = sample.tree();
+    let image =
+        sample.release.payloads.iter_mut().find(|payload| payload.purpose == Purpose::Rootfs).unwrap();
+    let from = std::mem::replace(&mut image.path, "rootfs.squashfs".to_owned());
+    std::fs::rename(tree.join(from), tree.join(&image.path)).unwrap();
+    write_manifest(&sample);
+    sample
 }
 
 #[test]
 fn the_initrd_hands_over_the_os_image_whole_and_only_if_it_is_the_right_one() {
-    let server = Server::start(ServerLimits::default());
+    let server =
+        Server::of(&with_image_at_the_root(), Configurations::default(), ServerLimits::default(), None);
     let digest = base::digest::Digest::of(&rootfs()).oci();
     let (_, image) = fetch(&server, &digest, None);
     assert!(image.as_deref() == Some(&rootfs()));

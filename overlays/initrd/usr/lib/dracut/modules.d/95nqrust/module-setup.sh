@@ -1,6 +1,6 @@
 #!/bin/bash
-# dracut module: opens the OS image of an installed node by its hashes and mounts the node's partitions before the real system
-# starts; fetches the OS image of a system that boots from the network.
+# dracut module: opens the OS image by its hashes, mounts the partitions of an installed node before the real system starts, and
+# fetches the OS image of a system that boots from the network.
 # The builder adds the program that opens the image; the rest is done by that in the image. This only places the units.
 
 check() {
@@ -12,7 +12,7 @@ depends() {
 }
 
 installkernel() {
-    instmods ext4 overlay squashfs dm-verity
+    instmods ext4 overlay squashfs iso9660 loop dm-verity
     # Every watchdog; dracut's own module takes that of the machine which makes the initrd. udev loads the one that is there, on
     # Intel's once the bus or the bridge that has it is known (iTCO_wdt).
     instmods "=drivers/watchdog" i2c-i801 lpc_ich
@@ -33,10 +33,13 @@ install() {
     # After livenet's own (29), which reads root=.
     inst_hook cmdline 35 "$moddir/parse-rootfs.sh"
     inst_script "$moddir/nqrustroot.sh" /sbin/nqrustroot
+    # It has come with dracut's own module, which is before this one.
+    rm -f "$initdir/sbin/dmsquash-live-root" "$initdir/usr/sbin/dmsquash-live-root"
+    inst_script "$moddir/live-root.sh" /sbin/dmsquash-live-root
     # After what dracut itself puts there. Which of the two is run depends on where the boot ends.
     inst_hook emergency 99 "$moddir/say-why.sh"
     inst_hook shutdown-emergency 99 "$moddir/say-why.sh"
-    inst_multiple curl journalctl rm sed sha256sum sleep
+    inst_multiple cat curl journalctl losetup rm sed sha256sum sleep
     $SYSTEMCTL -q --root "$initdir" add-requires initrd-root-fs.target nqrust-boot.service
     $SYSTEMCTL -q --root "$initdir" add-wants sysinit.target nqrust-trial.timer
 }
