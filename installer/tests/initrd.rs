@@ -126,7 +126,15 @@ fn live_root(argument: &str, failing: &str) -> (String, bool) {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join(MODULE).join("live-root.sh");
     let hooks = directory.path().join("emergency");
     fs::create_dir(&hooks).unwrap();
-    // The files of the image are not there: the loop over them is played by what the program lists.
+    let below = directory.path().join("below");
+    for file in [
+        "usr/lib/systemd/systemd",
+        "usr/lib/x86_64-linux-gnu/systemd/libsystemd-core.so",
+        "usr/bin/installer",
+    ] {
+        fs::create_dir_all(below.join(file).parent().unwrap()).unwrap();
+        fs::write(below.join(file), "").unwrap();
+    }
     let played: String = ["mkdir", "mount", "cat", "ln", "need_shutdown"]
         .iter()
         .map(|name| format!("{name}() {{ echo \"{name} $*\" >&2; [ {name} != \"$FAILING\" ]; }}\n"))
@@ -140,6 +148,7 @@ fn live_root(argument: &str, failing: &str) -> (String, bool) {
         ))
         .args(["sh", argument])
         .env("NQRUST_INSTALLER", &installer)
+        .env("NQRUST_BELOW", &below)
         .env("NQRUST_TOLD", directory.path().join("told"))
         .env("hookdir", directory.path())
         .env("FAILING", failing)
@@ -158,8 +167,10 @@ fn a_live_system_gets_its_root_through_the_device_too_from_a_medium_or_from_memo
     assert!(did.contains("installer --progress plain root open --medium /run/initramfs/live\n"), "{did}");
     let order = [
         "mount -n -t iso9660 -o ro /dev/sr0 /run/initramfs/live\n",
-        &format!("mount -n -t squashfs -o ro {ROOT_DEVICE} /run/rootfsbase\n"),
-        "/usr/bin/installer\n",
+        &format!("mount -n -t squashfs -o ro {ROOT_DEVICE} /"),
+        "/below/usr/lib/systemd/systemd\n",
+        "/below/usr/lib/x86_64-linux-gnu/systemd/libsystemd-core.so\n",
+        "/below/usr/bin/installer\n",
         "ln -s null /dev/root\n",
         "need_shutdown",
     ];

@@ -20,7 +20,7 @@ fn the_bytes_of_an_iso_change_only_with_the_number_of_the_recipe() {
     // in the manifest and thereby in this digest, and then write the new one down.
     assert_eq!(
         (recipe::NUMBER, Digest::of(&image).to_string().as_str()),
-        (3, "84dec5d4a6de734f9fb4cf4a802a21bc73f06acd7978ddd766e5e708ee4c56ab"),
+        (4, "57f77df3b6e98ed81127347c751b1be2fe6f786f5b86d84f1c946ef03110cc4a"),
     );
 }
 

@@ -179,6 +179,8 @@ impl LiveImage {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
     use base::failure::{class_of, render};
     use model::boot::parameter;
@@ -186,6 +188,8 @@ mod tests {
     use testing::iso;
     use testing::release::contents;
     use testing::runner::ScriptedRunner;
+
+    static NEVER: AtomicBool = AtomicBool::new(false);
 
     /// The files of a live system's medium, below the root directory of an initrd.
     struct Live {
@@ -216,7 +220,7 @@ mod tests {
 
         fn damage(&self) -> Vec<String> {
             let image = LiveImage::of_boot_medium(self.root.path(), &self.line).unwrap().unwrap();
-            image.damage(self.root.path(), &Progress::silent(), &Cancel::new()).unwrap()
+            image.damage(self.root.path(), &Progress::silent(), &Cancel::new(&NEVER)).unwrap()
         }
 
         fn flip(file: &Path, at: u64) {

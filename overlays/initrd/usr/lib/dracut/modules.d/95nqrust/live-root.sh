@@ -6,7 +6,7 @@
 command -v getarg > /dev/null || . /lib/dracut-lib.sh
 
 medium=/run/initramfs/live
-below=/run/rootfsbase
+below="${NQRUST_BELOW:-/run/rootfsbase}"
 if [ -f "$1" ]; then
     # The manifest is beside it.
     set -- --medium "${1%/*}" --image "$1"

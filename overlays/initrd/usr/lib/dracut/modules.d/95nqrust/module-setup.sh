@@ -39,7 +39,7 @@ install() {
     # After what dracut itself puts there. Which of the two is run depends on where the boot ends.
     inst_hook emergency 99 "$moddir/say-why.sh"
     inst_hook shutdown-emergency 99 "$moddir/say-why.sh"
-    inst_multiple cat curl journalctl losetup rm sed sha256sum sleep
+    inst_multiple curl journalctl cat losetup rm sed sha256sum sleep
     $SYSTEMCTL -q --root "$initdir" add-requires initrd-root-fs.target nqrust-boot.service
     $SYSTEMCTL -q --root "$initdir" add-wants sysinit.target nqrust-trial.timer
 }
