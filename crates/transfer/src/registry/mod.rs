@@ -64,20 +64,20 @@ pub struct ManifestDocument {
 /// The list of what refers to a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReferrersList {
-    /// The registry keeps it.
-    Api(Vec<u8>),
+    /// The registry keeps it, and gives it in these pages.
+    Api(Vec<Vec<u8>>),
     /// Those who push keep it under this tag; none if there is none yet.
     Tag(ImageReference, Option<Vec<u8>>),
 }
 
 impl ReferrersList {
-    /// The bytes of the list.
-    #[must_use]
-    pub fn bytes(&self) -> Option<&[u8]> {
-        match self {
-            Self::Api(bytes) => Some(bytes),
-            Self::Tag(_, bytes) => bytes.as_deref(),
-        }
+    /// The bytes of each page; a tag has one at most.
+    pub fn pages(&self) -> impl Iterator<Item = &[u8]> {
+        let (pages, tagged) = match self {
+            Self::Api(pages) => (&pages[..], None),
+            Self::Tag(_, bytes) => (&[][..], bytes.as_deref()),
+        };
+        pages.iter().map(Vec::as_slice).chain(tagged)
     }
 }
 
@@ -141,7 +141,7 @@ impl Client {
                 matches!(problem.kind, ProblemKind::Missing | ProblemKind::Strange | ProblemKind::Refused)
             };
             match site.referrers(endpoint, subject) {
-                Ok(bytes) => return Ok(ReferrersList::Api(bytes)),
+                Ok(pages) => return Ok(ReferrersList::Api(pages)),
                 Err(problem) if absent(&problem) => {}
                 Err(problem) => return Err(problem.into()),
             }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use reqwest::blocking::Response;
-use reqwest::header::{ACCEPT, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
+use reqwest::header::{ACCEPT, HeaderMap, HeaderValue, LINK, WWW_AUTHENTICATE};
 use reqwest::{StatusCode, Url};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -44,6 +44,9 @@ pub(super) const CONTENT_DIGEST: &str = "Docker-Content-Digest";
 
 /// The largest manifest or index in bytes: what registries and containerd take.
 pub const MANIFEST_LIMIT: u64 = 4 << 20;
+
+/// How many pages a list may have.
+const PAGES_MAX: usize = 64;
 
 /// The largest answer of a token service in bytes.
 const TOKEN: u64 = 1 << 20;
@@ -141,12 +144,31 @@ impl Site {
         self.document(endpoint, &endpoint.url("manifests", &image.version()))
     }
 
-    /// The list of what refers to the manifest `subject` (distribution-spec 1.1, "Listing Referrers").
-    pub(super) fn referrers(&self, endpoint: &Endpoint, subject: Digest) -> Result<Vec<u8>, Problem> {
-        self.document(endpoint, &endpoint.url("referrers", &subject.oci()))
+    /// The pages of the list of what refers to the manifest `subject` (distribution-spec 1.1, "Listing Referrers").
+    pub(super) fn referrers(&self, endpoint: &Endpoint, subject: Digest) -> Result<Vec<Vec<u8>>, Problem> {
+        let mut url = endpoint.url("referrers", &subject.oci());
+        let mut pages = Vec::new();
+        while pages.len() < PAGES_MAX {
+            // A registry that gives the first page has such lists: what comes later is no reason to look for a tag.
+            let (page, next) = self.page(endpoint, &url).map_err(|problem| match pages.is_empty() {
+                true => problem,
+                false => Problem::new(ProblemKind::Silent, problem.why),
+            })?;
+            pages.push(page);
+            match next {
+                Some(next) => url = next,
+                None => return Ok(pages),
+            }
+        }
+        Err(Problem::new(ProblemKind::Silent, format!("its list has more than {PAGES_MAX} pages")))
     }
 
     fn document(&self, endpoint: &Endpoint, url: &str) -> Result<Vec<u8>, Problem> {
+        self.page(endpoint, url).map(|(document, _)| document)
+    }
+
+    /// A document, and the URL of the page after it.
+    fn page(&self, endpoint: &Endpoint, url: &str) -> Result<(Vec<u8>, Option<String>), Problem> {
         let accepted = HeaderMap::from_iter(
             HeaderValue::from_str(&ACCEPTED.join(", ")).ok().map(|value| (ACCEPT, value)),
         );
@@ -162,10 +184,13 @@ impl Site {
                     grant = self.renew(&scope, grant.as_ref())?;
                     continue;
                 }
-                Ok(response) => match self.read_manifest(response, &attempts) {
-                    Ok(bytes) => return Ok(bytes),
-                    Err(trouble) => trouble,
-                },
+                Ok(response) => {
+                    let next = next_page(&response);
+                    match self.read_manifest(response, &attempts) {
+                        Ok(bytes) => return Ok((bytes, next?)),
+                        Err(trouble) => trouble,
+                    }
+                }
                 Err(trouble) => trouble,
             };
             self.bear(&mut attempts, trouble)?;
@@ -417,6 +442,22 @@ fn authorities(host: &str, tls: &Tls, general: &[String]) -> Result<Vec<String>,
 
 fn certificates(pem: &str) -> Option<Vec<CertificateDer<'static>>> {
     CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<_, _>>().ok()
+}
+
+/// The URL of the next page, of the header `Link` (RFC 8288): one of the same server.
+fn next_page(response: &Response) -> Result<Option<String>, Problem> {
+    let links = response.headers().get_all(LINK).into_iter().filter_map(|value| value.to_str().ok());
+    let next = links.flat_map(|value| value.split(',')).find_map(|link| {
+        let (target, parameters) = link.trim().strip_prefix('<')?.split_once('>')?;
+        let mut parameters = parameters.split(';').map(|parameter| parameter.trim().replace('"', ""));
+        parameters.any(|parameter| parameter.eq_ignore_ascii_case("rel=next")).then(|| target.to_owned())
+    });
+    let Some(next) = next else { return Ok(None) };
+    let url = response.url().join(&next).ok().filter(|url| url.origin() == response.url().origin());
+    match url {
+        Some(url) => Ok(Some(url.into())),
+        None => Err(Problem::new(ProblemKind::Redirect, "the next page of its list is on another server")),
+    }
 }
 
 #[cfg(test)]

@@ -78,9 +78,9 @@ impl Blobs {
         let mut found = match self {
             Self::Registry(client, repository) => {
                 let list = client.referrers(repository, subject)?;
-                let read = list.bytes().map(referrers::referrers).transpose();
+                let read: Result<Vec<_>, _> = list.pages().map(referrers::referrers).collect();
                 let what = || format!("reading what refers to {}", repository.with_digest(subject));
-                read.class(Class::Verification, what)?.unwrap_or_default()
+                read.class(Class::Verification, what)?.concat()
             }
             Self::Layout(layout) => layout.referrers()?,
         };
