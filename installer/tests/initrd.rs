@@ -198,6 +198,21 @@ fn a_live_system_gets_its_root_through_the_device_too_from_a_medium_or_from_memo
 }
 
 #[test]
+fn what_the_initrd_runs_as_a_program_may_be_run() {
+    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join(MODULE);
+    let setup = fs::read_to_string(module.join("module-setup.sh")).unwrap();
+    let named =
+        setup.lines().filter(|line| line.contains("inst_script ") || line.contains("inst_hook cmdline"));
+    let names: Vec<_> = named.filter_map(|line| line.split("$moddir/").nth(1)?.split('"').next()).collect();
+    assert!(names.len() >= 4, "{names:?}");
+    for name in names {
+        // dracut copies the mode.
+        let mode = fs::metadata(module.join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o111, 0o111, "{name}");
+    }
+}
+
+#[test]
 fn the_initrd_lets_the_watchdog_end_a_hang_as_the_image_does() {
     let settings = same_in_the_image("watchdog.conf", "system.conf.d/10-nqrust-watchdog.conf");
     assert!(settings.contains("\nRuntimeWatchdogSec=") && settings.contains("\nRebootWatchdogSec="));
