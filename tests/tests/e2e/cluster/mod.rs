@@ -113,7 +113,7 @@ fn a_token_that_the_cluster_refuses_ends_an_install_before_the_disk_is_touched()
         let volume = steps::configuration_volume("node-b", document.to_string().as_bytes(), artifacts)?;
         let live = Machine::new("join-refused", Firmware::Bios).network(MAC);
         let attach = |live: Machine| live.disk(&volume).cdrom(&medium.full);
-        refused_in_vm("join-refused", live, &attach, ByteSize::gib(32), "join-token", artifacts)?;
+        refused_in_vm("join-refused", live, &attach, ByteSize::gib(32), &["join-token"], artifacts)?;
         let mut checks = Checks::default();
         let asked = cluster.asked();
         let harmless = |request: &String| request.starts_with("GET ") || request.starts_with("HEAD ");
