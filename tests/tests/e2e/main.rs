@@ -31,4 +31,5 @@ mod recovery;
 mod reinstall;
 mod reproducible;
 mod serve;
+mod trust;
 mod update;
