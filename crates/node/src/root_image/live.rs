@@ -1,14 +1,14 @@
 //! The OS image of a live system: on the medium that it was started from, or fetched into memory.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
 use super::open::judged;
-use super::watch::{findings, paths_of};
+use super::watch::{damage_of, paths_of, places_of};
 use base::cancel::Cancel;
 use base::command::Runner;
 use base::digest::Digest;
@@ -16,7 +16,7 @@ use base::failure::{Class, Failure};
 use base::progress::Progress;
 use formats::squashfs::Expansion;
 use formats::verity::{BLOCK_BYTES, VerityParameters, VerityTree, tree_bytes};
-use install::execute::{DamagedPart, SlotCheck, SlotDamage};
+use install::execute::DamagedPart;
 use machine::paths::below;
 use machine::verity_device::{AtDamage, VerityDevice, loop_device};
 use medium::payload_sources::{BOOT_MEDIUM, LocalMedium, expected_manifest, read_manifest};
@@ -115,40 +115,34 @@ impl LiveImage {
 
     /// Reads the image and its tree as a whole, and returns what is damaged: each a clause. `root` is where the system sees its own files.
     pub fn damage(&self, root: &Path, progress: &Progress, cancel: &Cancel) -> Result<Vec<String>> {
-        let mut check = SlotCheck { damage: Vec::new() };
-        let damage = |part| SlotDamage { disk: String::new(), part, repaired: false };
-        match self.stored_tree()? {
-            None => check.damage.push(damage(DamagedPart::HashTree)),
-            Some(tree) => {
-                let blocks = self.wrong_blocks(&tree, progress, cancel)?;
-                if !blocks.is_empty() {
-                    check.damage.push(damage(DamagedPart::Blocks(blocks)));
-                }
-            }
+        let stored = self.stored_tree();
+        let parameters = VerityParameters::of_image(self.digest);
+        let tree = VerityTree::of_stored(&stored, parameters, self.length, self.root_hash);
+        let mut damaged = Vec::new();
+        // The hashes of the blocks may be right below those of a level above them that are not.
+        if tree.as_ref().is_none_or(|tree| tree.bytes != stored) {
+            damaged.push(DamagedPart::HashTree);
+        }
+        if let Some(tree) = tree {
+            let blocks = self.wrong_blocks(&tree, progress, cancel)?;
+            damaged.extend((!blocks.is_empty()).then_some(DamagedPart::Blocks(blocks)));
         }
         let mounted = below(root, MOUNTED);
         let files = |blocks: &[u64]| {
             let numbers = self.files_in(blocks);
             numbers.map(|numbers| paths_of(&mounted, &numbers)).unwrap_or_default()
         };
-        let place = |_: &str| "on the medium".to_owned();
-        let found = findings(&check, &self.release.version, &place, &files);
-        Ok(found.into_iter().map(|finding| finding.text).collect())
+        let text = |part| damage_of(part, &self.release.version, "on the medium", &files);
+        Ok(damaged.iter().map(text).collect())
     }
 
-    /// The tree on the medium; none if it is damaged.
-    fn stored_tree(&self) -> Result<Option<VerityTree>> {
+    /// The tree as the medium has it, as far as it can be read.
+    fn stored_tree(&self) -> Vec<u8> {
         let mut stored = Vec::new();
-        let read = File::open(&self.tree)
+        // What is missing at its end is damage like any other.
+        let _ = File::open(&self.tree)
             .and_then(|file| file.take(tree_bytes(self.length)).read_to_end(&mut stored));
-        Ok(read.ok().and_then(|_| {
-            VerityTree::of_stored(
-                &stored,
-                VerityParameters::of_image(self.digest),
-                self.length,
-                self.root_hash,
-            )
-        }))
+        stored
     }
 
     /// The numbers of the blocks of the image that are not what their hashes say, or cannot be read.
@@ -168,12 +162,10 @@ impl LiveImage {
         Ok(wrong)
     }
 
-    fn files_in(&self, blocks: &[u64]) -> io::Result<Vec<u32>> {
-        let block = BLOCK_BYTES as u64;
-        let places: Vec<_> = blocks.iter().map(|number| number * block..(number + 1) * block).collect();
+    /// The inode numbers of the files that have data in these blocks.
+    fn files_in(&self, blocks: &[u64]) -> Result<Vec<u32>> {
         let file = File::open(&self.image)?;
-        let files = Expansion::plan(&file).and_then(|image| image.files_stored_in(&places));
-        files.map_err(io::Error::other)
+        Ok(Expansion::plan(&file)?.files_stored_in(&places_of(blocks))?)
     }
 }
 
@@ -282,7 +274,8 @@ mod tests {
         live.open(Some(&live.image), &runner).unwrap();
         assert!(fs::read(&tree).unwrap() == iso::tree(&release).bytes);
         Live::flip(&live.image, 500_000);
-        let (again, error) = (system(), live.open(Some(&live.image), &system()).unwrap_err());
+        let again = system();
+        let error = live.open(Some(&live.image), &again).unwrap_err();
         assert_eq!((class_of(&error), again.commands().len()), (Class::Verification, 0));
         assert!(render(&error).contains("is not that of its release"), "{}", render(&error));
     }
@@ -290,19 +283,19 @@ mod tests {
     #[test]
     fn damage_of_a_medium_is_told_with_its_blocks_and_files() {
         let live = Live::new(&iso::release());
-        let number = |name: &str| {
-            use std::os::unix::fs::MetadataExt;
-            fs::metadata(below(live.root.path(), MOUNTED).join(name)).unwrap().ino()
-        };
-        fs::create_dir_all(below(live.root.path(), MOUNTED)).unwrap();
-        fs::write(below(live.root.path(), MOUNTED).join("file"), "").unwrap();
-        // The image has one file, the first of its inodes.
-        let named = if number("file") == 1 { " (/file)" } else { "" };
         Live::flip(&live.image, 7 * 4096 + 5);
-        let one = format!("damage in block 7 (byte 28672) of the OS image of 0.1.0 on the medium{named}");
-        assert_eq!(live.damage(), [one]);
-        Live::flip(&live.medium.join(ROOTFS_TREE), 2 * 4096 + 1);
-        assert_eq!(live.damage(), ["damage in the hash tree of 0.1.0 on the medium"]);
+        let block = "damage in block 7 (byte 28672) of the OS image of 0.1.0 on the medium";
+        assert_eq!(live.damage(), [block]);
+        // The image has one file, the first of its inodes.
+        let image = LiveImage::of_boot_medium(live.root.path(), &live.line).unwrap().unwrap();
+        assert_eq!(image.files_in(&[7]).unwrap(), [1]);
+        let (tree, damaged) =
+            (live.medium.join(ROOTFS_TREE), "damage in the hash tree of 0.1.0 on the medium");
+        // The block of the root, then one of the hashes of blocks.
+        Live::flip(&tree, 4096 + 1);
+        assert_eq!(live.damage(), [damaged, block]);
+        Live::flip(&tree, 2 * 4096 + 1);
+        assert_eq!(live.damage(), [damaged]);
         fs::remove_file(live.medium.join(ROOTFS_TREE)).unwrap();
         assert!(LiveImage::of_boot_medium(live.root.path(), &live.line).unwrap().is_none());
     }

@@ -2,6 +2,7 @@
 //! other half of a mirror or from another slot with the same image, remembered, and told.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -60,8 +61,7 @@ pub fn check(
     let release = &source.release;
     let others = SlotDevices::beside_root(root, slot, &volume);
     let found = devices.mend(&others, release, progress, cancel)?;
-    let place = |disk: &str| format!("in slot {slot} on {disk}");
-    let findings = findings(&found, &release.version, &place, &|blocks| {
+    let findings = findings(&found, slot, &release.version, &|blocks| {
         let files = files_in(&source, blocks).map(|numbers| paths_of(mounted, &numbers));
         // What else blocks hold, such as directories, is not looked for.
         files.unwrap_or_default()
@@ -88,40 +88,54 @@ impl ImageVerdict {
     }
 }
 
-/// The findings in words; `place` tells where a disk's image is, and `files` the paths of the files that have data in blocks.
-pub(super) fn findings(
+/// The findings in words; `files` tells the paths of the files that have data in blocks.
+fn findings(
     check: &SlotCheck,
+    slot: Slot,
     version: &str,
-    place: &dyn Fn(&str) -> String,
     files: &dyn Fn(&[u64]) -> Vec<PathBuf>,
 ) -> Vec<DamageFinding> {
     let at = clock::now_text();
     let finding = |damage: &SlotDamage| {
-        let mut text = format!("damage in {} of {version} {}", part(&damage.part), place(&damage.disk));
-        if let DamagedPart::Blocks(blocks) = &damage.part {
-            let files = files(blocks);
-            if !files.is_empty() {
-                let names: Vec<_> = files.iter().map(|path| path.display().to_string()).collect();
-                text.push_str(&format!(" ({})", some_of(&names)));
-            }
-        }
+        let text = damage_of(&damage.part, version, &format!("in slot {slot} on {}", damage.disk), files);
         DamageFinding { at: at.clone(), text, repaired: damage.repaired }
     };
     check.damage.iter().map(finding).collect()
 }
 
+/// Which part of the image of a release with this version is damaged, and where that is: a clause.
+pub(super) fn damage_of(
+    damaged: &DamagedPart,
+    version: &str,
+    place: &str,
+    files: &dyn Fn(&[u64]) -> Vec<PathBuf>,
+) -> String {
+    let mut text = format!("damage in {} of {version} {place}", part(damaged));
+    if let DamagedPart::Blocks(blocks) = damaged {
+        let files = files(blocks);
+        if !files.is_empty() {
+            let names: Vec<_> = files.iter().map(|path| path.display().to_string()).collect();
+            text.push_str(&format!(" ({})", some_of(&names)));
+        }
+    }
+    text
+}
+
 /// The damage that was found in a slot with a release of this version, each a clause.
 #[must_use]
 pub fn damage_in_words(check: &SlotCheck, slot: Slot, version: &str) -> Vec<String> {
-    let place = |disk: &str| format!("in slot {slot} on {disk}");
-    findings(check, version, &place, &|_| Vec::new()).iter().map(DamageFinding::to_string).collect()
+    findings(check, slot, version, &|_| Vec::new()).iter().map(DamageFinding::to_string).collect()
 }
 
 /// The inode numbers of the files that have data in these blocks of a slot's image.
 fn files_in(source: &SlotSource, blocks: &[u64]) -> Result<Vec<u32>> {
+    Ok(Expansion::plan(source)?.files_in(&places_of(blocks))?)
+}
+
+/// Where these blocks of an image are, in bytes.
+pub(super) fn places_of(blocks: &[u64]) -> Vec<Range<u64>> {
     let block = BLOCK_BYTES as u64;
-    let places: Vec<_> = blocks.iter().map(|number| number * block..(number + 1) * block).collect();
-    Ok(Expansion::plan(source)?.files_in(&places)?)
+    blocks.iter().map(|number| number * block..(number + 1) * block).collect()
 }
 
 /// The files with these inode numbers in the file system at `root`, by their paths there.
@@ -204,9 +218,8 @@ mod tests {
             [7] => vec!["/usr/bin/one".into(), "/usr/bin/two".into()],
             _ => Vec::new(),
         };
-        let place = |disk: &str| format!("in slot a on {disk}");
         let told: Vec<_> =
-            findings(&check, "1.2.0", &place, &files).into_iter().map(|finding| finding.text).collect();
+            findings(&check, Slot::A, "1.2.0", &files).into_iter().map(|finding| finding.text).collect();
         assert_eq!(
             told,
             [
