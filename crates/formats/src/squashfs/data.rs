@@ -114,11 +114,12 @@ impl Blocks {
 
     /// Where the blocks are in the expanded image that lie in one of these places of the compressed one, in bytes.
     pub(super) fn touched(&self, places: &[Range<u64>]) -> Vec<Range<u64>> {
-        let touched = |block: &StoredBlock| {
-            places.iter().any(|place| place.start < block.end() && block.start < place.end)
-        };
-        let found = self.blocks.iter().filter(|placed| touched(&placed.block));
-        found.map(|placed| placed.at..placed.at + u64::from(placed.block.plain)).collect()
+        let touched = |placed: &&PlacedBlock| is_touched(&(placed.block.start..placed.block.end()), places);
+        self.blocks
+            .iter()
+            .filter(touched)
+            .map(|placed| placed.at..placed.at + u64::from(placed.block.plain))
+            .collect()
     }
 
     /// Unpacks everything in order, on `threads` processors.
@@ -150,6 +151,11 @@ impl Blocks {
         }
         Ok(())
     }
+}
+
+/// Whether one of these places has a byte in common with `data`.
+pub(super) fn is_touched(data: &Range<u64>, places: &[Range<u64>]) -> bool {
+    places.iter().any(|place| place.start < data.end && data.start < place.end)
 }
 
 /// Blocks that one thread unpacks.

@@ -10,7 +10,7 @@ use std::ops::Range;
 use base::size::ByteSize;
 
 use super::bytes::{narrow, put, u32_at, u64_at};
-use super::data::{BlockSet, Blocks, STORED};
+use super::data::{BlockSet, Blocks, STORED, is_touched};
 use super::directories::Listings;
 use super::error::{ExpandError, ExpandResult};
 use super::inodes::{FileInode, Inode, inode};
@@ -128,8 +128,7 @@ impl<'s, S: Source> Expansion<'s, S> {
     /// The inode numbers of the files that have data in one of these places of the expanded image, in bytes. It is that which stat(2)
     /// tells of a file.
     pub fn files_in(&self, places: &[Range<u64>]) -> ExpandResult<Vec<u32>> {
-        let touched =
-            |data: Range<u64>| places.iter().any(|place| place.start < data.end && data.start < place.end);
+        let touched = |data: Range<u64>| is_touched(&data, places);
         let (table, block_size) = (&self.inodes.bytes, self.superblock.block_size);
         let (mut numbers, mut at) = (Vec::new(), 0);
         while at < table.len() {
