@@ -155,7 +155,7 @@ impl Site {
                 false => Problem::new(ProblemKind::Silent, problem.why),
             })?;
             pages.push(page);
-            match next {
+            match next? {
                 Some(next) => url = next,
                 None => return Ok(pages),
             }
@@ -167,8 +167,8 @@ impl Site {
         self.page(endpoint, url).map(|(document, _)| document)
     }
 
-    /// A document, and the URL of the page after it.
-    fn page(&self, endpoint: &Endpoint, url: &str) -> Result<(Vec<u8>, Option<String>), Problem> {
+    /// A document, and the URL of the page after it, which matters for lists only.
+    fn page(&self, endpoint: &Endpoint, url: &str) -> Result<(Vec<u8>, NextPage), Problem> {
         let accepted = HeaderMap::from_iter(
             HeaderValue::from_str(&ACCEPTED.join(", ")).ok().map(|value| (ACCEPT, value)),
         );
@@ -187,7 +187,7 @@ impl Site {
                 Ok(response) => {
                     let next = next_page(&response);
                     match self.read_manifest(response, &attempts) {
-                        Ok(bytes) => return Ok((bytes, next?)),
+                        Ok(bytes) => return Ok((bytes, next)),
                         Err(trouble) => trouble,
                     }
                 }
@@ -444,8 +444,11 @@ fn certificates(pem: &str) -> Option<Vec<CertificateDer<'static>>> {
     CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<_, _>>().ok()
 }
 
+/// The URL of the page after one, if there is one.
+type NextPage = Result<Option<String>, Problem>;
+
 /// The URL of the next page, of the header `Link` (RFC 8288): one of the same server.
-fn next_page(response: &Response) -> Result<Option<String>, Problem> {
+fn next_page(response: &Response) -> NextPage {
     let links = response.headers().get_all(LINK).into_iter().filter_map(|value| value.to_str().ok());
     let next = links.flat_map(|value| value.split(',')).find_map(|link| {
         let (target, parameters) = link.trim().strip_prefix('<')?.split_once('>')?;
