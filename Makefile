@@ -250,7 +250,7 @@ SECONDS_OF_PROGRAMS := awk '/^ *Running / { name = $$NF; gsub(/.*\/|-[0-9a-f]*\)
 
 # The virtual machine waits for its firmware and its disk often enough to share the processors with the other tests.
 .PHONY: test
-test: ## The short loop: format, lints, all tests without a machine, then one install and its boots on UEFI.
+test: ## The short loop: format, lints, all tests without a machine, then one install and its first start on UEFI.
 	@start=$$SECONDS; step=$$start; $(call ROOM,test,15); rm -f $(TARGET)/steps; \
 	$(MAKE) --no-print-directory setup; $(call STEP,packages of the host and tools); \
 	$(MAKE) --no-print-directory lint; $(call STEP,format and lints); \

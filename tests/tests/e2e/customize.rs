@@ -1,5 +1,5 @@
 //! One finished ISO, customized for two machines: each gets its own configuration by the address of its card, without
-//! any typing. One of them is installed.
+//! any typing. One of them is installed on UEFI, and starts on BIOS.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use nqrust_tests::steps;
 /// A kernel argument with characters that a shell, and GRUB's script, would interpret.
 const ARGUMENT: &str = "e2e.argument=a$b;c{d}";
 
-/// A machine: its name, the hardware address of its card, its firmware.
+/// A machine: its name, the hardware address of its card, its firmware when it starts the ISO.
 #[derive(Clone, Copy)]
 struct Node {
     name: &'static str,
@@ -28,8 +28,8 @@ struct Node {
 }
 
 const NODES: [Node; 2] = [
-    Node { name: "customized-one", mac: "52:54:00:6e:71:11", firmware: Firmware::Bios },
-    Node { name: "customized-two", mac: "52:54:00:6e:71:12", firmware: Firmware::Uefi },
+    Node { name: "customized-one", mac: "52:54:00:6e:71:11", firmware: Firmware::Uefi },
+    Node { name: "customized-two", mac: "52:54:00:6e:71:12", firmware: Firmware::Bios },
 ];
 
 #[test]
@@ -80,9 +80,14 @@ impl Node {
         Disk::empty(artifacts.disk(&format!("{}.qcow2", self.name)), ByteSize::gib(32))
     }
 
-    fn machine(&self, purpose: &str, disk: &Disk) -> Machine {
-        let machine = Machine::new(&format!("{}-{purpose}", self.name), self.firmware);
+    fn machine(&self, purpose: &str, firmware: Firmware, disk: &Disk) -> Machine {
+        let machine = Machine::new(&format!("{}-{purpose}", self.name), firmware);
         machine.isolated_network(self.mac, "").disk(disk)
+    }
+
+    /// The machine with the ISO in its drive.
+    fn live(&self, disk: &Disk, iso: &Path) -> Machine {
+        self.machine("install", self.firmware, disk).cdrom(iso)
     }
 
     /// The installer's message about its choice.
@@ -93,20 +98,20 @@ impl Node {
 
 /// Boots the ISO until the installer has chosen a configuration.
 fn choose(node: Node, iso: &Path, artifacts: &Artifacts) -> Result<()> {
-    let mut vm = node.machine("install", &node.disk(artifacts)?).cdrom(iso).start(artifacts)?;
+    let mut vm = node.live(&node.disk(artifacts)?, iso).start(artifacts)?;
     let console = steps::expect(&mut vm, &node.chosen(), steps::INSTALL_LIMIT)?;
     ensure!(console.contains(ARGUMENT), "the kernel of {} has no {ARGUMENT}", node.name);
     vm.kill()
 }
 
-/// Installs from the ISO, boots, and checks the node.
+/// Installs from the ISO, boots on BIOS, and checks the node.
 fn install(node: Node, iso: &Path, identity: &Identity, artifacts: &Artifacts) -> Result<()> {
     let disk = node.disk(artifacts)?;
-    let console = steps::install(&node.machine("install", &disk).cdrom(iso), artifacts)?;
+    let console = steps::install(&node.live(&disk, iso), artifacts)?;
     let mut checks = Checks::default();
     checks.contains(&format!("the console of {}", node.name), &console.replace("\r\n", "\n"), &node.chosen());
     checks.contains(&format!("the kernel of {}", node.name), &console, ARGUMENT);
-    let (vm, ssh) = steps::boot(&node.machine("first-boot", &disk), identity, artifacts)?;
+    let (vm, ssh) = steps::boot(&node.machine("first-boot", Firmware::Bios, &disk), identity, artifacts)?;
     checks.equal("the name of the node", ssh.run("hostname")?.trim(), node.name);
     steps::collect_logs(&ssh, artifacts, node.name)?;
     drop(ssh);

@@ -14,7 +14,7 @@ use nqrust_tests::secrets;
 use nqrust_tests::steps;
 
 #[test]
-fn a_net_install_stick_installs_on_uefi_from_a_web_server_and_boots_with_secure_boot_and_on_bios() {
+fn a_net_install_stick_installs_on_uefi_from_a_web_server_and_boots_with_secure_boot() {
     scenario("install-uefi", |artifacts| {
         let identity = Identity::load()?;
         let content = artifacts.disk("www");
@@ -56,13 +56,6 @@ fn a_net_install_stick_installs_on_uefi_from_a_web_server_and_boots_with_secure_
         steps::collect_logs(&ssh, artifacts, "first-boot")?;
         checks.finish("the first boot")?;
         drop(ssh);
-        vm.power_off(steps::SHUTDOWN_LIMIT)?;
-
-        let mut vm = steps::node("second-boot-on-bios", Firmware::Bios, "")
-            .disk(&disk)
-            .disk(&data)
-            .start(artifacts)?;
-        steps::expect(&mut vm, "node-b login: ", steps::BOOT_LIMIT)?;
         vm.power_off(steps::SHUTDOWN_LIMIT)?;
         secrets::search(artifacts.directory(), &identity)
     });
