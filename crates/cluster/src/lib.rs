@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`configuration`] | the files of the node's distribution: RKE2, K3s or kubeadm; pure |
 //! | [`kubeadm`] | running upstream Kubernetes: its steps, etcd, the virtual address |
-//! | [`join`] | asking a cluster, before an install, whether it will take the node |
+//! | [`join_query`] | asking a cluster, before an install, whether it will take the node |
 //! | `observation` | one look at the node and its cluster, which the next two judge |
 //! | [`stages`] | how far a node is on its way into its cluster |
 //! | [`health`] | whether a node is good after a restart |
@@ -21,7 +21,7 @@ pub mod certificates;
 pub mod configuration;
 pub mod health;
 pub mod images;
-pub mod join;
+pub mod join_query;
 pub mod kept_version;
 pub mod kubeadm;
 pub mod kubernetes;

@@ -11,6 +11,7 @@
 //!
 //! `model` has the configurations and cluster files, `iso-builder` the image definitions.
 
+pub mod accepted_spellings;
 mod characters;
 pub mod diagnostic;
 pub mod dialect;
@@ -23,6 +24,5 @@ pub mod secret;
 pub mod shape;
 pub mod shape_check;
 pub mod span;
-pub mod spelling;
 pub mod text;
 pub mod tree;

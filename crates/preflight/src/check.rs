@@ -10,7 +10,7 @@ use super::machine_facts::MachineFacts;
 use super::network::Network;
 use super::planned_node::PlannedNode;
 use base::failure::Class;
-use cluster::join;
+use cluster::join_query;
 use model::config::{Profile, Role};
 
 #[derive(Debug)]
@@ -132,7 +132,7 @@ pub struct CheckSubject<'a> {
     pub node: &'a PlannedNode,
     pub network: &'a dyn Network,
     /// The answers of the cluster to join, once one of the checks has asked.
-    pub cluster: &'a OnceLock<join::ClusterAnswers>,
+    pub cluster: &'a OnceLock<join_query::ClusterAnswers>,
     pub now: SystemTime,
     /// When the checks have to end.
     pub until: Instant,

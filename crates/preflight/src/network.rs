@@ -19,8 +19,8 @@ pub use super::dns::DnsAnswer;
 pub use super::ntp::TimeAnswer;
 use super::{dns, ntp};
 use base::files::read_text;
-use cluster::join;
-use cluster::join::{ClusterAnswers, JoinQuery};
+use cluster::join_query;
+use cluster::join_query::{ClusterAnswers, JoinQuery};
 use machine::network_trouble::NetworkTrouble;
 use model::config::Cidr;
 
@@ -205,7 +205,7 @@ impl Network for SystemNetwork {
     }
 
     fn cluster(&self, question: &JoinQuery, until: Instant) -> ClusterAnswers {
-        join::ask(question, until)
+        join_query::ask(question, until)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::limits::Workload;
-use cluster::join::{ClusterNetworks, Ports, Version, is_server};
+use cluster::join_query::{ClusterNetworks, Ports, Version, is_server};
 use machine::network;
 use model::config::network::NetworkMethod;
 use model::config::{

@@ -9,7 +9,7 @@ use super::check::{Check, CheckOutcome, Severity, profile_name};
 use super::checks::CHECKS;
 use base::failure::{Class, Failure};
 use base::progress::Progress;
-use cluster::join::Authority;
+use cluster::join_query::Authority;
 use model::config::{Profile, Role};
 
 #[derive(Clone, Debug, Serialize)]

@@ -10,7 +10,7 @@
 //! | [`redirect`] | which redirects are followed, and which servers get credentials |
 //! | [`retry`] | how long to wait, and how often to try |
 //! | [`proxies`] | proxies that a configuration names |
-//! | `cause`, `trouble` | why a transfer failed, and whether it is retried |
+//! | `cause`, `transfer_error` | why a transfer failed, and whether it is retried |
 //!
 //! The reader checks digests.
 

@@ -12,7 +12,7 @@ use super::gather::{self, ReleasePolicy};
 use super::inventory_file::read_inventory;
 use base::command::SystemRunner;
 use base::progress::Progress;
-use cluster::join::version;
+use cluster::join_query::version;
 use machine::inventory::Roots;
 use medium::payload_sources::BOOT_MEDIUM;
 use medium::payload_sources::is_medium;

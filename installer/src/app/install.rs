@@ -15,7 +15,7 @@ use base::command::SystemRunner;
 use base::failure::{Class, Classify};
 use base::progress::Progress;
 use cluster::configuration::ClusterMember;
-use cluster::join::pin;
+use cluster::join_query::pin;
 use install::execute::{DOCUMENT, OpenDisk, RunEffects, SystemHost, Unpacking, execute, take_down, take_up};
 use install::installed::decide::words;
 use install::installed::{InstallRecord, ReinstallDecision, decide};

@@ -13,7 +13,7 @@ use base::command::SystemRunner;
 use base::failure::{Class, Classify};
 use base::files::write_atomically;
 use base::progress::Progress;
-use cluster::join::pin;
+use cluster::join_query::pin;
 use install::execute::finish;
 use install::plan::AfterInstall;
 use install::resolve::{SystemFetch, resolve};

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../../crates/cluster/src/join/certificate.rs"]
+#[path = "../../../crates/cluster/src/join_query/certificate.rs"]
 mod certificate;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -12,6 +12,7 @@ use std::ops::Range;
 
 use serde_json::{Map, Value};
 
+use crate::accepted_spellings::{self, truth};
 use crate::characters;
 use crate::diagnostic::{LISTED, Problem, Severity};
 use crate::dialect::{Dialect, RetiredKey};
@@ -22,7 +23,6 @@ use crate::nearest::meant;
 use crate::secret::has_password;
 use crate::shape::{Shape, join};
 use crate::span::Span;
-use crate::spelling::{self, truth};
 use crate::tree::{Key, NodeKind, TreeNode};
 
 use values::{
@@ -247,7 +247,7 @@ impl ShapeCheck {
         node: &TreeNode,
     ) -> Option<&'s (String, Shape)> {
         match self.dialect.is_lenient() {
-            true => spelling::find(shapes, &key.text, self.dialect.aliases(), |shape| {
+            true => accepted_spellings::find(shapes, &key.text, self.dialect.aliases(), |shape| {
                 suits(self.dialect, shape, node)
             }),
             false => shapes.iter().find(|(name, _)| key.text == *name),

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use super::values::{fits, is_number};
 use super::{KEYS_SHOWN, ShapeCheck};
+use crate::accepted_spellings::truth;
 use crate::characters;
 use crate::diagnostic::{LISTED, Problem, is_word};
 use crate::nearest::nearest;
 use crate::secret::is_secretive;
 use crate::shape::{Shape, join, snake};
-use crate::spelling::truth;
 use crate::tree::{Key, NodeKind, TreeNode};
 
 impl ShapeCheck {

@@ -1,8 +1,8 @@
 //! How single values and shapes go together.
 
+use crate::accepted_spellings::truth;
 use crate::dialect::Dialect;
 use crate::shape::Shape;
-use crate::spelling::truth;
 use crate::tree::{NodeKind, TreeNode};
 
 /// True if a node is of the kind that the shape describes.

@@ -2,9 +2,9 @@
 
 use super::values::is_number;
 use super::{KEYS_SHOWN, ShapeCheck};
+use crate::accepted_spellings::truth;
 use crate::diagnostic::{Problem, is_word};
 use crate::shape::Shape;
-use crate::spelling::truth;
 use crate::tree::{NodeKind, TreeNode};
 
 impl ShapeCheck {

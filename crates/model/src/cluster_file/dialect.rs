@@ -1,8 +1,8 @@
 //! The forms that a cluster file accepts: those of an install configuration in the parts that it has of one.
 
+use document::accepted_spellings::Aliases;
 use document::dialect::{Dialect, OlderKeys, RetiredKey, ShortForm};
 use document::shape::Shape;
-use document::spelling::Aliases;
 use document::tree::{Key, TreeNode};
 
 use super::places::{place_of, within};

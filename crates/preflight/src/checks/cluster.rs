@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use super::join;
 use crate::check::{CheckOutcome, CheckSubject};
 use crate::planned_node::PlannedCluster;
-use cluster::join::ClusterNetworks;
+use cluster::join_query::ClusterNetworks;
 use model::config::{Cidr, Distribution};
 
 /// Devices that a cluster makes on its nodes: bridges and tunnels of the pods' networks.

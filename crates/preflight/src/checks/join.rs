@@ -3,7 +3,7 @@
 use super::servers::{self, LookupFailure};
 use crate::check::{CheckOutcome, CheckSubject};
 use crate::planned_node::PlannedJoin;
-use cluster::join::{
+use cluster::join_query::{
     AuthorityProof, ClusterAnswers, ClusterNetworks, ClusterPeer, JoinQuery, Version, is_server,
 };
 use machine::clock::CLUSTER_TOLERANCE;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::planned_node::{AddressClaim, PlannedCluster};
-use cluster::join::ClusterNetworks;
+use cluster::join_query::ClusterNetworks;
 use model::config::{Distribution, parse};
 
 fn cidr(text: &str) -> Cidr {

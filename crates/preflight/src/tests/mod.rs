@@ -17,7 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::network::{AddressHolder, DnsAnswer, Network, TimeAnswer};
 use super::{CHECKS, Check, CheckOutcome, CheckSubject, MachineFacts, PlannedNode};
 use base::size::ByteSize;
-use cluster::join::{ClusterAnswers, JoinQuery};
+use cluster::join_query::{ClusterAnswers, JoinQuery};
 use machine::clock::ClockOffset;
 use machine::inventory::{Inventory, Nic, Roots};
 use machine::network_trouble::NetworkTrouble;

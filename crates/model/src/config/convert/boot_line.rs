@@ -14,9 +14,9 @@ use crate::config::sources::cmdline::{self, PREFIXES, Parameters, SWITCHES};
 use crate::config::sources::document::COMMAND_LINE;
 use crate::config::sources::print;
 use crate::config::sources::words::{Word, words};
+use document::accepted_spellings::truth;
 use document::diagnostic::{Diagnostic, Invalid, Source};
 use document::shape::Shape;
-use document::spelling::truth;
 use document::tree::{Key, NodeKind, TreeNode};
 
 /// Words of the reference product's own boot by what they begin with, and what takes their place.

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use document::spelling::truth;
+use document::accepted_spellings::truth;
 
 /// How wide a line with a note may be.
 const WIDTH: usize = 110;

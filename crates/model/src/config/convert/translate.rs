@@ -7,10 +7,10 @@ use super::draft::{self, Draft, DraftEntry, is_sexagesimal};
 use crate::config::harvester::older::OlderNetworks;
 use crate::config::harvester::retired;
 use crate::config::sources::{Document, combine};
+use document::accepted_spellings::is_same_word;
 use document::diagnostic::{Problem, Severity};
 use document::secret::is_secretive;
 use document::shape::{camel, join};
-use document::spelling::is_same_word;
 use document::tree::{Key, NodeKind, Tree, TreeNode};
 
 /// Codes of warnings that say of a value that it does nothing.

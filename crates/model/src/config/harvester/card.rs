@@ -1,9 +1,9 @@
 //! A network card as one text: `hwAddr: MAC`, `name: CARD`, `MAC`, `CARD`, or several of them with commas, as kernel
 //! parameters have it.
 
+use document::accepted_spellings::is_same_word;
 use document::shape::Shape;
 use document::span::Span;
-use document::spelling::is_same_word;
 use document::tree::{Key, NodeKind, TreeNode};
 
 /// True if a group says which network card.

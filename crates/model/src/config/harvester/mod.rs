@@ -19,7 +19,8 @@ use super::shape::install_config;
 use older::OlderNetworks;
 
 /// Other names of keys, each with the key.
-pub(crate) const ALIASES: document::spelling::Aliases = &[("external_storage", "external_storage_config")];
+pub(crate) const ALIASES: document::accepted_spellings::Aliases =
+    &[("external_storage", "external_storage_config")];
 
 /// Words of other programs, each with the word for it here.
 const SYNONYMS: &[(&str, &str)] = &[
@@ -52,7 +53,7 @@ impl Dialect for InstallDialect {
         true
     }
 
-    fn aliases(&self) -> document::spelling::Aliases {
+    fn aliases(&self) -> document::accepted_spellings::Aliases {
         ALIASES
     }
 

@@ -8,8 +8,8 @@
 
 use serde_json::{Map, Value, json};
 
+use document::accepted_spellings::is_same_word;
 use document::shape::Shape;
-use document::spelling::is_same_word;
 use document::tree::{Key, NodeKind, TreeNode};
 
 use crate::config::shape::install_config;

@@ -11,10 +11,10 @@ use serde_json::{Map, Value, json};
 
 use super::{ALIASES, retired};
 use crate::config::InstallConfig;
+use document::accepted_spellings;
 use document::shape::{join, words};
-use document::spelling;
 
-/// The words that stand for truth; see [`spelling::truth`].
+/// The words that stand for truth; see [`accepted_spellings::truth`].
 const TRUTHS: [&str; 10] = ["true", "yes", "on", "y", "t", "false", "no", "off", "n", "f"];
 
 /// The JSON Schema of an install configuration, as `installer schema` prints it.
@@ -125,7 +125,7 @@ fn choice(schema: &mut Value, words: &[String]) {
         options.push(json!({ "type": "integer", "minimum": 0, "maximum": most }));
         options.push(json!({ "type": "string", "pattern": "^[0-9]+$" }));
     }
-    if words.iter().any(|word| spelling::truth(word).is_some()) {
+    if words.iter().any(|word| accepted_spellings::truth(word).is_some()) {
         options.push(json!({ "type": "boolean" }));
     }
     if let Some(schema) = schema.as_object_mut() {
@@ -166,13 +166,13 @@ fn group(schema: &mut Value, retired: &BTreeSet<&'static str>) {
             bare.remove("description");
             bare.remove("default");
         }
-        for pattern in spelling::patterns(name, ALIASES) {
+        for pattern in accepted_spellings::patterns(name, ALIASES) {
             spelt.entry(pattern).or_default().push(bare.clone());
         }
     }
     // The reader reports a retired key with its value.
     for name in retired {
-        for pattern in spelling::patterns(name, ALIASES) {
+        for pattern in accepted_spellings::patterns(name, ALIASES) {
             spelt.entry(pattern).or_insert_with(|| vec![json!(true)]);
         }
     }

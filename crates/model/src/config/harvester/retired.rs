@@ -2,7 +2,7 @@
 //! what is so anyway, or for what a key of today does, a document that has one can be used all the same; otherwise it is
 //! refused, with what to write instead.
 
-use document::spelling::{is_same_word, truth};
+use document::accepted_spellings::{is_same_word, truth};
 use document::tree::{Key, NodeKind, TreeNode};
 
 /// A key that is known and not used.

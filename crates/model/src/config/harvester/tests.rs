@@ -1,7 +1,7 @@
 //! The spellings of the keys of an install configuration.
 
+use document::accepted_spellings::{find, is_same_word};
 use document::shape::Shape;
-use document::spelling::{find, is_same_word};
 
 use super::ALIASES;
 use crate::config::shape::install_config;

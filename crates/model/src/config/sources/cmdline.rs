@@ -10,10 +10,10 @@ use std::ops::Range;
 use super::words::{Word, place, words};
 use crate::boot::parameter;
 use crate::config::harvester::ALIASES;
+use document::accepted_spellings::{self, truth};
 use document::diagnostic::{Problem, is_word};
 use document::shape::{Shape, join};
 use document::span::Span;
-use document::spelling::{self, truth};
 use document::tree::{self, Key, NodeKind, TreeNode};
 
 /// The prefixes of parameters that are configuration.
@@ -370,7 +370,7 @@ fn named<'s>(shape: &'s Shape, text: &str, value: Option<&str>) -> Option<&'s (S
         None => u8::from(!matches!(shape, Shape::Truth)),
     };
     choices(shape).iter().find_map(|shape| match shape {
-        Shape::Record(keys, _) => spelling::find(keys, text, ALIASES, suits),
+        Shape::Record(keys, _) => accepted_spellings::find(keys, text, ALIASES, suits),
         _ => None,
     })
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::planned_node::{AddressClaim, PlannedCluster};
-use cluster::join::{ClusterNetworks, Version, pin};
+use cluster::join_query::{ClusterNetworks, Version, pin};
 use model::config::InstallConfig;
 use model::config::cluster_secrets::ClusterSecrets;
 use rustls::pki_types::CertificateDer;

@@ -16,7 +16,7 @@ use super::*;
 use crate::SystemNetwork;
 use crate::planned_node::PlannedJoin;
 use base::digest::Digest;
-use cluster::join::Ports;
+use cluster::join_query::Ports;
 use model::config::{Distribution, Role, Secret};
 
 /// What nobody else may see.

@@ -1,7 +1,7 @@
 //! What the nodes of the cluster have to do with the one that joins.
 
 use super::*;
-use cluster::join::Version;
+use cluster::join_query::Version;
 use testing::supervisor::node;
 
 const CONTROL: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/etcd"];

@@ -1,7 +1,7 @@
 //! Which authority is believed, and that nobody else gets to see the token.
 
 use super::*;
-use cluster::join::{JoinQuery, ask, pin};
+use cluster::join_query::{JoinQuery, ask, pin};
 use model::config::{InstallConfig, Token};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;

@@ -1,0 +1,40 @@
+//! `installer update fetch`: keeps a release on this node.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use base::cancel::Cancel;
+use base::failure::{Class, Failure};
+use base::program::Context;
+use model::boot::Slot;
+use node::update::{KeptSource, OfferStatus, UpdateLock};
+
+use super::offer::{UpdateRequest, add_images, open};
+use super::settled;
+
+/// Keeps the release on this node, with the container images that the node lacks, and writes no slot.
+pub(crate) fn fetch(request: &UpdateRequest, wait: Duration, context: &Context) -> Result<()> {
+    let _lock = UpdateLock::take(Path::new("/"), wait)?;
+    let node = settled(context)?;
+    if node.slots.running == Slot::Recovery {
+        return Err(Failure::new(Class::Hardware, "the recovery system keeps nothing")
+            .hint("Write the release at once: installer update apply --from MEDIUM")
+            .into());
+    }
+    let offered = open(&node, request, context)?.verified()?;
+    let told = match offered.offer {
+        OfferStatus::Runs => "runs already; there is nothing to fetch",
+        OfferStatus::Staged => "is in a slot already; there is nothing to fetch",
+        OfferStatus::New => {
+            let (progress, cancel) = (&context.progress, Cancel::on_signals());
+            let (release, source) = (&offered.release, offered.source.as_ref());
+            KeptSource::new(Path::new("/"), release, source, progress, &cancel)?.fetch(release)?;
+            add_images(&offered, &cancel, context)?;
+            "is on this node. To write it into the slot that does not run: installer update stage"
+        }
+    };
+    context.tell("update", &format!("{} {} {told}", offered.release.name, offered.release.version));
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! The release that a command names, opened, judged and compared with what runs.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use base::cancel::Cancel;
+use base::digest::Digest;
+use base::failure::Failure;
+use base::program::Context;
+use install::execute::{RunningContainerd, import_missing};
+use machine::trust_store;
+use medium::payload_sources::PayloadSource;
+use model::boot::Slot;
+use model::config::{Images, Role};
+use model::release::Release;
+use model::release_manifest::ReleaseManifest;
+use node::update::{OfferStatus, RunningSystem, UpdatePermissions, UpdatedNode, decide};
+use trust::ReleaseTrust;
+
+use super::source::{self, OpenedRelease};
+use super::this_node;
+
+/// Which release is wanted, and what is allowed.
+#[derive(Debug)]
+pub(crate) struct UpdateRequest {
+    /// By default the one that was fetched.
+    pub(crate) from: Option<String>,
+    pub(crate) allowed: UpdatePermissions,
+    /// SHA-256 of its manifest.
+    pub(crate) sha256: Option<Digest>,
+    /// Whether a person has said that it may be used although not enough trusted keys have signed it.
+    pub(crate) allow_unsigned: bool,
+}
+
+/// An opened release with the decision on it.
+pub(super) struct OfferedRelease {
+    pub(super) source: Box<dyn PayloadSource>,
+    pub(super) release: ReleaseManifest,
+    pub(super) trust: ReleaseTrust,
+    pub(super) offer: OfferStatus,
+    /// The role whose container images the node gets; none if it pulls its images on demand, or the role needs none.
+    pub(super) seeding: Option<Role>,
+    /// Why it may be another release than the one that was meant.
+    pub(super) unverified: Option<Failure>,
+}
+
+impl OfferedRelease {
+    /// Fails unless the release is known to be the one that was meant.
+    pub(super) fn verified(self) -> Result<Self> {
+        match self.unverified {
+            Some(failure) => Err(failure.into()),
+            None => Ok(self),
+        }
+    }
+}
+
+pub(super) fn open(node: &UpdatedNode, request: &UpdateRequest, context: &Context) -> Result<OfferedRelease> {
+    let installed = this_node(&context.progress)?;
+    let store = trust_store::of_node(&installed)?.allowing_unsigned(request.allow_unsigned);
+    let config = installed.config;
+    let opened = match &request.from {
+        Some(from) => OpenedRelease::open(from, request.sha256, &config, &store)?,
+        None => OpenedRelease::fetched(Path::new("/"), request.sha256, &store)?,
+    };
+    let unverified = opened.require_verified().err();
+    let OpenedRelease { source, release, trust, .. } = opened;
+    let running = RunningSystem {
+        release: &node.release,
+        state: node.running_state(),
+        memory: &node.memory,
+        kubernetes: node.kubernetes.as_ref(),
+    };
+    let offer = decide(running, &release, request.allowed)?;
+    source::has_slot(source.as_ref(), &release)?;
+    let role = config.install.own_role();
+    // A fetched release has brought its images to containerd. The recovery system has no containerd, and does not mount its store.
+    let seeds = request.from.is_some()
+        && node.slots.running != Slot::Recovery
+        && config.install.images() == Images::Preload
+        && release.images_for(role).next().is_some();
+    let seeding = seeds.then_some(role);
+    let source = if seeds { source::with_images(source, &config, &release)? } else { source };
+    Ok(OfferedRelease { source, release, trust, offer, seeding, unverified })
+}
+
+pub(super) fn containerd(release: &Release) -> RunningContainerd {
+    RunningContainerd::of(release.distribution)
+}
+
+/// Gives the containerd that runs the images that it lacks.
+pub(super) fn add_images(offered: &OfferedRelease, cancel: &Cancel, context: &Context) -> Result<()> {
+    let OfferedRelease { source, release, seeding, .. } = offered;
+    let Some(role) = *seeding else { return Ok(()) };
+    import_missing(&containerd(release), source.as_ref(), release, role, &context.progress, cancel)?;
+    Ok(())
+}
