@@ -45,7 +45,7 @@ use model::config::sources::{combine, state::refusal};
 use model::config::{Install, InstallConfig, Secret};
 use preflight::network::Offline;
 use preflight::{PlannedNode, PreflightReport};
-use reporting::report;
+use reporting::archive;
 use transfer::download::RetryPolicy;
 use ui::answers::{Answers, recorded};
 use ui::questions::state::COUNTDOWN;
@@ -412,7 +412,7 @@ impl InstallMachine for QuestionedMachine<'_> {
         match destination {
             Destination::Volume(volume) => self.write(volume, &archive.name, &archive.bytes),
             Destination::Url(url, method) => {
-                report::send(&archive, url, *method, &self.authorities(&evidence.config))?;
+                archive::send(&archive, url, *method, &self.authorities(&evidence.config))?;
                 Ok(format!("The server has accepted {}.", archive.name))
             }
         }
@@ -465,7 +465,7 @@ impl Sink for NoteCollector {
 mod tests {
     use super::*;
     use medium::payload_sources::LocalMedium;
-    use reporting::report::UploadMethod;
+    use reporting::archive::UploadMethod;
     use testing::release::release;
     use testing::reports::{ReportServer, ServerReaction};
     use trust::ReleaseTrust;

@@ -19,8 +19,8 @@ use model::config::redact::Secrets;
 use model::config::{InstallConfig, Secret};
 use model::fleet::RunFailure;
 use model::release::Release;
+use reporting::archive::{self, Archive, FailedRun};
 use reporting::fleet::Reporter;
-use reporting::report::{self, Archive, FailedRun};
 use reporting::webhook::{self, Hooks, WebhookFacts, WebhookSetup};
 
 pub(crate) struct RunRecord<'a> {
@@ -50,7 +50,7 @@ impl<'a> RunRecord<'a> {
         Self {
             progress,
             runner: &SystemRunner,
-            directory: report::DIRECTORY.into(),
+            directory: archive::DIRECTORY.into(),
             events,
             lines,
             reporter,
@@ -152,7 +152,7 @@ impl<'a> RunRecord<'a> {
         };
         let lines = self.lines.bytes();
         let lines = format!("{}\n{}", String::from_utf8_lossy(&lines), render(error));
-        (failed, report::log(self.plan.as_deref(), &lines, self.runner))
+        (failed, archive::log(self.plan.as_deref(), &lines, self.runner))
     }
 
     fn hooks(&self) -> Option<Hooks> {
@@ -185,7 +185,7 @@ impl<'a> RunRecord<'a> {
     fn report(&self, error: anyhow::Error) -> anyhow::Error {
         let wanted = self.config.as_ref().is_some_and(|config| config.install.debug);
         let Some(evidence) = self.evidence(&error).filter(|_| wanted) else { return error };
-        let path = match report::write(&evidence.known(), self.runner, &self.directory) {
+        let path = match archive::write(&evidence.known(), self.runner, &self.directory) {
             Ok(path) => path,
             Err(trouble) => {
                 let message = format!("warning: there is no report: {}", causes(&trouble).join(": "));
@@ -227,7 +227,7 @@ impl FailureDetails {
 
     /// The report, without secrets. The logs of kernel and system are collected now.
     pub(crate) fn archive(&self, runner: &dyn Runner) -> Result<Archive> {
-        report::archive(&self.known(), runner)
+        archive::report(&self.known(), runner)
     }
 }
 

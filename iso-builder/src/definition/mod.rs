@@ -10,6 +10,7 @@ mod dialect;
 mod extend;
 mod formats;
 mod outputs;
+mod profile;
 mod read;
 mod rules;
 mod shape;
@@ -31,6 +32,7 @@ use crate::workloads::spec::{ChartSpec, ManifestSpec};
 
 pub use chain::ExtendedDefinition;
 pub use outputs::{DiskSpec, OutputKind};
+pub use profile::Profile;
 #[cfg(test)]
 pub(crate) use read::mistakes_of_form;
 pub use read::{LoadedDefinition, show};
@@ -126,28 +128,6 @@ impl Architecture {
     pub fn debian(self) -> &'static str {
         match self {
             Self::Amd64 => "amd64",
-        }
-    }
-}
-
-/// How hard to compress.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Profile {
-    /// Quick to build: zstd level 3.
-    #[default]
-    Development,
-    /// Small: zstd level 15.
-    Release,
-}
-
-impl Profile {
-    /// The zstd level of the OS image.
-    #[must_use]
-    pub fn zstd_level(self) -> u32 {
-        match self {
-            Self::Development => 3,
-            Self::Release => 15,
         }
     }
 }

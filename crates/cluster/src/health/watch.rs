@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::baseline::Baseline;
 use super::check::{CheckClass, CheckResult};
-use super::judge::{BootVerdict, Judge, Timing};
+use super::judge::{BootVerdict, Judge};
 use super::probe::{HealthProbe, Observation};
+use super::timing::Timing;
 
 /// A baseline observes a node with failures several times: one lost answer must not excuse a release.
 const BASELINE_LOOKS: u32 = 3;

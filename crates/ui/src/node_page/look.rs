@@ -27,7 +27,7 @@ use model::config::redact::without_secrets;
 use model::config::sources::{CombinedConfig, Document, SourceKind, combine};
 use node::network_trial::{EndedTrial, Networks, TrialEnding, TrialSpan, TrialStatus, Trials, trial_status};
 use node::status::Status;
-use reporting::report;
+use reporting::archive;
 
 /// Where support bundles are kept; readable by root only.
 pub const BUNDLES: &str = "/var/lib/nqrust/support";
@@ -107,7 +107,7 @@ impl ThisNode {
             ("inventory.json", inventory),
         ];
         let hide = |text: &str| hide(node.as_ref().ok(), text);
-        report::bundle(files, &hide, &*self.runner, &below(&self.root, directory))
+        archive::bundle(files, &hide, &*self.runner, &below(&self.root, directory))
     }
 
     pub(super) fn look(&self) -> Result<NodePageFacts> {
@@ -138,7 +138,7 @@ impl ThisNode {
             return Ok(format!("The support bundle is in {}, readable by root only.", path.display()));
         };
         // The disks of the node may be broken: nothing here touches them.
-        let path = self.collect(report::DIRECTORY)?;
+        let path = self.collect(archive::DIRECTORY)?;
         let content = files::read_at_most(&path, BUNDLE_BYTES_MAX);
         let _ = fs::remove_file(&path);
         let name = path.file_name().unwrap_or_default().to_string_lossy();

@@ -39,7 +39,7 @@ use model::config::sources::CombinedConfig;
 use model::config::text::HttpUrl;
 use model::config::{InstallConfig, Secret};
 use preflight::PreflightReport;
-use reporting::report::UploadMethod;
+use reporting::archive::UploadMethod;
 
 /// The machine and its actions. Every call may be slow.
 pub trait InstallMachine: Sync {

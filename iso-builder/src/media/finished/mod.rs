@@ -6,12 +6,12 @@ pub(crate) mod built_iso;
 pub mod inspect;
 #[cfg(test)]
 mod output_tests;
-pub mod report;
 #[cfg(test)]
 mod tampering;
 #[cfg(test)]
 mod tests;
 pub mod verify;
+pub mod verify_report;
 
 pub use inspect::InspectCommand;
 pub use verify::VerifyCommand;

@@ -28,7 +28,7 @@ use model::release::{MANIFEST, Payload, Release};
 use serde::Serialize;
 use trust::TrustStore;
 
-pub use super::report::{MediumFault, MediumFinding, VerifyCoverage, VerifyReport};
+pub use super::verify_report::{MediumFault, MediumFinding, VerifyCoverage, VerifyReport};
 use crate::media::customize::{Customization, customization};
 use crate::provenance::{PROVENANCE, ReleaseProvenance};
 use crate::signing::SignatureSummary;

@@ -8,7 +8,7 @@ use crate::toolkit::page::Tone;
 use install::usb_stick::StickSurvey;
 use model::config::InstallConfig;
 use model::config::text::HttpUrl;
-use reporting::report::UploadMethod;
+use reporting::archive::UploadMethod;
 
 const WHERE: &str = "where";
 const METHOD: &str = "method";

@@ -12,7 +12,7 @@ use machine::inventory::Inventory;
 use machine::live::help::HelpAccess;
 use model::config::sources::CombinedConfig;
 use model::config::{InstallConfig, Secret};
-use reporting::report::UploadMethod;
+use reporting::archive::UploadMethod;
 
 /// How long the user has to press a key before the node starts.
 pub const COUNTDOWN: Duration = Duration::from_secs(30);

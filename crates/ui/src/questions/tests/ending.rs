@@ -4,7 +4,7 @@ use super::flow::to_plan;
 use super::*;
 use crate::questions::{ConversationEnd, ShownTrouble};
 use base::failure::{Class, Failure};
-use reporting::report::UploadMethod;
+use reporting::archive::UploadMethod;
 
 /// An install that has ended like this.
 fn ended(outcome: Result<Option<String>, ShownTrouble>) -> Conversation {

@@ -51,13 +51,13 @@ pub struct Archive {
     pub bytes: Vec<u8>,
 }
 
-pub fn archive(known: &FailedRun<'_>, runner: &dyn Runner) -> Result<Archive> {
+pub fn report(known: &FailedRun<'_>, runner: &dyn Runner) -> Result<Archive> {
     packed("report", &files(known, runner))
 }
 
 /// Writes the report below `directory` with mode 0600. Returns its path.
 pub fn write(known: &FailedRun<'_>, runner: &dyn Runner, directory: &Path) -> Result<PathBuf> {
-    archive(known, runner)?.put(directory)
+    report(known, runner)?.put(directory)
 }
 
 /// Writes a support bundle below `directory` with mode 0600: the `files` and the logs of this boot, each as `hide`
