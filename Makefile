@@ -309,14 +309,14 @@ soak: setup kubernetes kubernetes-before system-upgrade-controller ## Run the en
 # Each fuzzer begins with the documents of the configuration's tests, which are cases of tables there, and a small OS
 # image. The sanitizers are options that the compiler offers only in its nightly form, or when told that it may.
 .PHONY: fuzz
-fuzz: ## Fuzz what reads documents and images from outside, MINUTES for each target (10 unless set).
+fuzz: ## Fuzz what reads documents and images from outside, or only TARGETS, MINUTES for each (10 unless set).
 	$(MAKE) host HOST_PACKAGES="$(HOST_PACKAGES) g++"
 	command -v cargo-fuzz >/dev/null || $(CARGO) install cargo-fuzz --locked
 	rm -rf $(TARGET)/fuzz/seeds && mkdir -p $(TARGET)/fuzz/seeds
 	awk -v seeds=$(TARGET)/fuzz/seeds '/^=== / { close(seed); seed = seeds "/" ++number ".yaml"; inside = 1; next } \
 	  /^--- expected$$/ { inside = 0 } inside { print > seed }' crates/model/tests/corpus/*/*.txt
 	mksquashfs tests/fuzz/fuzz_targets $(TARGET)/fuzz/seeds/image -quiet -no-progress -comp zstd
-	for target in $$(sed -n 's/^name = "\([a-z]*\)"$$/\1/p' tests/fuzz/Cargo.toml); do \
+	for target in $(or $(TARGETS),$$(sed -n 's/^name = "\([a-z]*\)"$$/\1/p' tests/fuzz/Cargo.toml)); do \
 	  mkdir -p $(TARGET)/fuzz/$$target; \
 	  RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run --fuzz-dir tests/fuzz --target-dir $(TARGET)/fuzz/build $$target \
 	    $(TARGET)/fuzz/$$target $(TARGET)/fuzz/seeds -- -max_total_time=$$((60 * $(or $(MINUTES),10))); \
