@@ -197,7 +197,7 @@ fn unread_anywhere(os: &TreePackages, images: &[&ImageContents]) -> Option<Strin
 
 #[cfg(test)]
 mod tests {
-    use super::super::database;
+    use super::super::package_databases;
     use super::*;
     use std::collections::BTreeSet;
 
@@ -209,7 +209,7 @@ mod tests {
             .iter()
             .map(|name| format!("Package: {name}\nVersion: 1:1+x\nArchitecture: all\n\n"))
             .collect();
-        TreePackages { packages: database::dpkg(&text, "debian"), unread: vec![] }
+        TreePackages { packages: package_databases::dpkg(&text, "debian"), unread: vec![] }
     }
 
     fn image(name: &str, packages: &[&str]) -> ImageContents {

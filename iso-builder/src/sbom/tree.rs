@@ -13,7 +13,7 @@ use base::digest::Digest;
 use base::failure::{Class, Failure};
 
 use super::contents::{ImageContents, TreePackages};
-use super::database;
+use super::package_databases;
 use crate::archive::members::inside;
 use crate::archive::{ArchiveMembers, MemberKind, compression};
 use crate::images::Store;
@@ -171,7 +171,7 @@ fn is_near(path: &str) -> bool {
 
 fn contents(databases: &Databases) -> TreePackages {
     let text = |path: &str| databases.get(path)?.as_deref().map(String::from_utf8_lossy);
-    let named = OS_RELEASE.iter().find_map(|path| database::distribution(&text(path)?));
+    let named = OS_RELEASE.iter().find_map(|path| package_databases::distribution(&text(path)?));
     let named = |usual: &str| named.clone().unwrap_or_else(|| usual.to_owned());
     let (mut packages, mut unread) = (BTreeSet::new(), Vec::new());
     for (path, content) in databases {
@@ -182,8 +182,8 @@ fn contents(databases: &Databases) -> TreePackages {
         let content = String::from_utf8_lossy(content);
         packages.extend(match path.as_str() {
             path if OS_RELEASE.contains(&path) => vec![],
-            path if APK.contains(&path) => database::apk(&content, &named("alpine")),
-            _ => database::dpkg(&content, &named("debian")),
+            path if APK.contains(&path) => package_databases::apk(&content, &named("alpine")),
+            _ => package_databases::dpkg(&content, &named("debian")),
         });
     }
     TreePackages { packages: packages.into_iter().collect(), unread }

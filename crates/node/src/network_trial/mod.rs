@@ -9,6 +9,7 @@
 //! | [`networks`] | the part of a document that a trial changes; pure |
 //! | [`change`] | a change checked with the whole document, and its consequences for a cluster; pure |
 //! | [`record`] | the record of a trial, and of the last one that ended |
+//! | [`span`] | how long a trial lasts |
 //! | [`run`] | beginning, setting up, confirming, reverting |
 //!
 //! The callers are `installer network` and the console of the node.
@@ -17,10 +18,12 @@ pub mod change;
 pub mod networks;
 pub mod record;
 pub mod run;
+pub mod span;
 #[cfg(test)]
 mod tests;
 
 pub use change::{AffectedNode, ClusterConcern, NetworkChange};
 pub use networks::{NetworkDifference, Networks};
-pub use record::{CurrentTrial, EndedTrial, TrialEnding, TrialSpan, TrialState, TrialStatus, trial_status};
+pub use record::{CurrentTrial, EndedTrial, TrialEnding, TrialState, TrialStatus, trial_status};
 pub use run::Trials;
+pub use span::TrialSpan;

@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::path::Path;
-use std::str::FromStr;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::networks::{NetworkDifference, Networks};
+use super::span::TrialSpan;
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::files::{self, Attributes, Root};
@@ -16,34 +16,6 @@ use base::files::{self, Attributes, Root};
 const TRIAL: &str = "run/nqrust/network-trial.json";
 /// The last one that ended, from the root.
 const LAST: &str = "run/nqrust/network-trial-last.json";
-
-/// How long a trial lasts: 30 seconds to an hour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TrialSpan(u64);
-
-impl TrialSpan {
-    pub const USUAL: Self = Self(120);
-
-    #[must_use]
-    pub fn seconds(self) -> u64 {
-        self.0
-    }
-}
-
-impl FromStr for TrialSpan {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let seconds = text.parse().ok().filter(|seconds| (30..=3600).contains(seconds));
-        seconds.map(Self).ok_or("a trial lasts 30 to 3600 seconds")
-    }
-}
-
-impl fmt::Display for TrialSpan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -13,9 +13,8 @@ use anyhow::{Context, Result};
 
 use super::change::{AffectedNode, NetworkChange};
 use super::networks::Networks;
-use super::record::{
-    EndedTrial, NetworkSide, Trial, TrialEnding, TrialFile, TrialSpan, TrialState, keep, uptime,
-};
+use super::record::{EndedTrial, NetworkSide, Trial, TrialEnding, TrialFile, TrialState, keep, uptime};
+use super::span::TrialSpan;
 use crate::applied::AppliedRecord;
 use crate::apply::{self, ApplyOutcome};
 use crate::apply_running::apply_running;
