@@ -25,7 +25,7 @@ fn make() -> Vec<(Payload, Vec<u8>)> {
         ("EFI/BOOT/mmx64.efi", Purpose::MokManager, 800),
         ("live/vmlinuz", Purpose::Kernel, 300_001),
         ("live/initrd", Purpose::Initrd, 700_000),
-        ("live/rootfs.squashfs", Purpose::Rootfs, 6_500_000),
+        ("live/rootfs.squashfs", Purpose::Rootfs, 2_200_000),
         ("images/blobs/sha256/one", Purpose::ImageBlob, 5_000),
         ("images/blobs/sha256/two", Purpose::ImageBlob, 70_000),
         ("images/blobs/sha256/witness", Purpose::ImageBlob, 60),
@@ -41,7 +41,7 @@ fn make() -> Vec<(Payload, Vec<u8>)> {
         if purpose == Purpose::Rootfs {
             // A part that compresses and a part that does not.
             let lines = (0..).flat_map(|number: u32| format!("line {number} of the OS\n").into_bytes());
-            bytes = squashfs::image(&[lines.take(3_000_000).collect(), bytes].concat());
+            bytes = squashfs::image(&[lines.take(700_000).collect(), bytes].concat());
         }
         if purpose == Purpose::GrubCore {
             // The end of GRUB's block list, whose first entry is filled in by the install.

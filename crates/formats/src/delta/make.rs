@@ -14,15 +14,32 @@ use crate::iso9660::Source;
 
 /// Of zstd. On two OS images with different kernels level 19 took seven times as long, and a third more bytes.
 const LEVEL: i32 = 12;
-/// How far beyond a segment's own length the part of the old image reaches, on both sides together.
-const MARGIN: u64 = 64 << 20;
 /// On two OS images with different kernels, segments of 64 MiB with twice the margin gave 4 % more bytes.
-const SEGMENT: u32 = 32 << 20;
+const SIZES: SegmentSizes = SegmentSizes { segment: 32 << 20, margin: 64 << 20 };
 /// The size of one read while an image is only scanned.
 const PIECE: u32 = 4 << 20;
 
+/// How images are cut up, in bytes.
+#[derive(Clone, Copy)]
+pub(super) struct SegmentSizes {
+    /// Of the new image, that is made at once.
+    pub(super) segment: u32,
+    /// How far beyond a segment's own length the part of the old image reaches, on both sides together.
+    pub(super) margin: u64,
+}
+
 /// Writes a patch from `old` to `new` to `out`. Each of `threads` takes about 200 MiB of memory.
 pub fn make(
+    old: &impl Source,
+    new: &impl Source,
+    threads: usize,
+    out: &mut dyn Write,
+) -> Result<(), DeltaError> {
+    make_in(SIZES, old, new, threads, out)
+}
+
+pub(super) fn make_in(
+    sizes: SegmentSizes,
     old: &impl Source,
     new: &impl Source,
     threads: usize,
@@ -33,13 +50,13 @@ pub fn make(
     let old_identity = identity(old, |at, bytes| {
         sampler.feed(bytes, |sample, place| index.add(sample, at + place as u64));
     })?;
-    let header = PatchHeader { segment: SEGMENT, old: old_identity, new: identity(new, |_, _| {})? };
+    let header = PatchHeader { segment: sizes.segment, old: old_identity, new: identity(new, |_, _| {})? };
     header.write(out).map_err(DeltaError::Write)?;
     let numbers: Vec<u32> = (0..header.segments()).collect();
     for batch in numbers.chunks(threads.max(1)) {
         let made: Vec<_> = batch.iter().map(|number| (*number, Mutex::new(None))).collect();
         let done = parallel::for_each(&made, threads, |(number, made)| {
-            *parallel::locked(made) = Some(segment(old, new, &header, &index, *number)?);
+            *parallel::locked(made) = Some(segment(old, new, (&header, sizes.margin), &index, *number)?);
             Ok(())
         });
         done.map_err(|error| error.downcast().unwrap_or(DeltaError::Compress("internal error in a thread")))?;
@@ -69,17 +86,17 @@ fn identity(image: &impl Source, mut look: impl FnMut(u64, &[u8])) -> Result<Ima
 fn segment(
     old: &impl Source,
     new: &impl Source,
-    header: &PatchHeader,
+    (header, margin): (&PatchHeader, u64),
     index: &SampleIndex,
     number: u32,
 ) -> Result<(SegmentRecord, Vec<u8>), DeltaError> {
     let start = u64::from(number) * u64::from(header.segment);
     let length = header.length_of(number);
     let bytes = read_part(new, start, u32::try_from(length).unwrap_or(header.segment))?;
-    let part_length = (length as u64 + MARGIN).min(header.old.length);
-    let part_start = index.alike(&bytes, part_length, start.saturating_sub(MARGIN / 2));
+    let part_length = (length as u64 + margin).min(header.old.length);
+    let part_start = index.alike(&bytes, part_length, start.saturating_sub(margin / 2));
     let part_start = part_start.min(header.old.length - part_length);
-    // At most MOST_SEGMENT and MARGIN.
+    // At most a segment and the margin.
     let part_length = u32::try_from(part_length).unwrap_or(u32::MAX);
     let part = read_part(old, part_start, part_length)?;
     let frame = compress(&part, &bytes).map_err(|code| DeltaError::Compress(get_error_name(code)))?;

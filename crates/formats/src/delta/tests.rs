@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::format::DeltaError;
-use super::make::make;
+use super::make::{SegmentSizes, make, make_in};
 use super::*;
 
 fn noise(length: usize, mut state: u64) -> Vec<u8> {
@@ -14,10 +14,13 @@ fn noise(length: usize, mut state: u64) -> Vec<u8> {
     std::iter::repeat_with(next).take(length).collect()
 }
 
-/// The new image has what the old one has, but 100 MiB further behind, and something of its own.
+/// An eighth of what images are cut up by.
+const SMALL: SegmentSizes = SegmentSizes { segment: 4 << 20, margin: 8 << 20 };
+
+/// The new image has what the old one has, but further behind than a part of [`SMALL`] reaches, and something of its own.
 fn pair() -> (Vec<u8>, Vec<u8>) {
-    let old = noise(220 << 20, 1);
-    let new = [&vec![0; 100 << 20], &noise(50_000, 2), &old[..]].concat();
+    let old = noise(28 << 20, 1);
+    let new = [&vec![0; 13 << 20], &noise(50_000, 2), &old[..]].concat();
     (old, new)
 }
 
@@ -35,7 +38,8 @@ fn apply(patch: &[u8], old: &Vec<u8>) -> Result<Vec<u8>, DeltaError> {
 #[test]
 fn content_that_moved_far_costs_nothing() {
     let (old, new) = pair();
-    let patch = patch(&old, &new);
+    let mut patch = Vec::new();
+    make_in(SMALL, &old, &new, 2, &mut patch).unwrap();
     assert!(patch.len() < 200_000, "{} bytes", patch.len());
     assert!(apply(&patch, &old).unwrap() == new);
     let opened = Patch::open(&patch[..]).unwrap();

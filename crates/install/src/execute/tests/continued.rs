@@ -74,7 +74,7 @@ fn what_an_interrupted_install_has_left_is_read_and_only_what_is_missing_or_dama
     let superblock = |name| start(name) + 1024;
     let cases: [(Damage<'_>, [usize; 3], &str); 11] = [
         (Box::new(|_| {}), [0, 0, 0], "Continuing the install on /dev/vda that was interrupted"),
-        (flipped(start(PartitionName::RootA) + 5_000_001), [1, 0, 0], "is incomplete, and is written again"),
+        (flipped(start(PartitionName::RootA) + 1_000_001), [1, 0, 0], "is incomplete, and is written again"),
         (flipped(blob + 1), [0, 1, 0], "Continuing the install on /dev/vda"),
         (
             write(&[0; 64], superblock(PartitionName::Persistent) + 0x20),

@@ -332,7 +332,7 @@ fn the_checker_finds_damage_to_anything_that_an_install_writes() {
         (600, "copy of the partition table"),
         (1024 + 56, "copy of the partition table"),
         (end - 440, "copy of the partition table"),
-        (start(PartitionName::RootA) + 5_000_001, "OS image"),
+        (start(PartitionName::RootA) + 1_000_001, "OS image"),
         (slot(PartitionName::Recovery).tree(image) + 40, "hash tree"),
         (written(Purpose::Kernel, PartitionName::RootA), "vmlinuz on the boot volume of root-a"),
         (written(Purpose::Initrd, PartitionName::Recovery), "initrd on the boot volume of recovery"),

@@ -193,7 +193,7 @@ fn rot_on_the_second_disk_is_found_before_the_first_commit() {
     let [bios, image] = [PartitionName::Bios, PartitionName::RootA].map(|name| bench.partition(name));
     let superblock = place_of_superblock(&bench, PartitionName::Persistent);
     bench.run().unwrap();
-    let places = [1024 + 40, end - 500, bios + 700, image + 5_000_001, superblock + 20];
+    let places = [1024 + 40, end - 500, bios + 700, image + 1_000_001, superblock + 20];
     for rotten in places.into_iter().chain(boot_places(&bench)) {
         let mut bench = Bench::mirrored(512);
         bench.others.get_mut("vdb").unwrap().rotten = Some(rotten);

@@ -53,8 +53,21 @@ fn signed(number: &str, signatures: &str) -> ReleaseManifest {
     ReleaseManifest::parse(version(number).to_bytes(), Some(signatures.into())).unwrap()
 }
 
-/// What the slot has to hold, for the checker.
-fn expected(bench: &Bench, release: &ReleaseManifest) -> (u64, CheckedSlot, (u64, Hash)) {
+/// What slot b has to hold, for the checker.
+struct ExpectedSlot {
+    /// Of the partition, in bytes.
+    start: u64,
+    slot: CheckedSlot,
+    image: (u64, Hash),
+}
+
+impl ExpectedSlot {
+    fn judge(&self, disk: &dyn nqrust_checker::Bytes) -> Verdict {
+        judge_slot(disk, self.start, &self.slot, self.image).unwrap()
+    }
+}
+
+fn expected(bench: &Bench, release: &ReleaseManifest) -> ExpectedSlot {
     let payload = |purpose| release.payload(purpose).unwrap();
     let image = expanded_image();
     let geometry = SlotGeometry::of(root_b(bench));
@@ -65,16 +78,11 @@ fn expected(bench: &Bench, release: &ReleaseManifest) -> (u64, CheckedSlot, (u64
         boot: geometry.boot.get(),
         files: volume_files(&boot_volume(release, payload(Purpose::Kernel), payload(Purpose::Initrd))),
     };
-    (geometry.start.get(), slot, hash(image))
+    ExpectedSlot { start: geometry.start.get(), slot, image: hash(image) }
 }
 
 fn judged(bench: &Bench, disk: &dyn nqrust_checker::Bytes, release: &Release) -> Verdict {
-    judged_release(bench, disk, &release.clone().into())
-}
-
-fn judged_release(bench: &Bench, disk: &dyn nqrust_checker::Bytes, release: &ReleaseManifest) -> Verdict {
-    let (start, slot, image) = expected(bench, release);
-    judge_slot(disk, start, &slot, image).unwrap()
+    expected(bench, &release.clone().into()).judge(disk)
 }
 
 /// The records with which a machine may start while a slot is written: the right one, one that was lost, and damaged ones.
@@ -91,7 +99,7 @@ fn every_cut(sector: u32, old: Option<&ReleaseManifest>, new: &ReleaseManifest) 
     let mut disk = TestDisk::other(&bench.plan.disk, tempfile::NamedTempFile::new().unwrap());
     if let Some(old) = old {
         write_release(&bench, &disk, old).unwrap();
-        assert_eq!(judged_release(&bench, disk.file(), old), Verdict::Complete);
+        assert_eq!(expected(&bench, old).judge(disk.file()), Verdict::Complete);
     }
     let before = tempfile::NamedTempFile::new().unwrap();
     copy_data(disk.file(), 0..disk.size().get(), before.as_file());
@@ -100,6 +108,7 @@ fn every_cut(sector: u32, old: Option<&ReleaseManifest>, new: &ReleaseManifest) 
     let recording = disk.recording.as_ref().unwrap().lock().unwrap();
     let Recording { entries, data } = &*recording;
     let log = Log { entries: entries.clone(), data };
+    let complete = expected(&bench, new);
     let mut counts = [0; 3];
     for seed in seeds() {
         let mut state = Overlay::new(before.as_file());
@@ -118,9 +127,8 @@ fn every_cut(sector: u32, old: Option<&ReleaseManifest>, new: &ReleaseManifest) 
                 assert!(start.slot == Slot::A, "{state}");
             }
         };
-        every_state(&mut state, &log, &|disk| Ok(judged_release(&bench, disk, new)), choice, &mut visit)
-            .unwrap();
-        assert_eq!(judged_release(&bench, &state, new), Verdict::Complete);
+        every_state(&mut state, &log, &|disk| Ok(complete.judge(disk)), choice, &mut visit).unwrap();
+        assert_eq!(complete.judge(&state), Verdict::Complete);
     }
     counts
 }
@@ -154,7 +162,7 @@ fn slot_source(bench: &Bench, disk: &TestDisk) -> SlotSource {
 fn a_power_cut_at_any_moment_of_an_update_leaves_a_slot_that_grub_passes_over_or_a_complete_one() {
     let (old, new) = (signed("1.0.0", "of the old one\n"), signed("1.1.0", "of the new one\n"));
     // The manifest, its signatures, the hash tree and the image of a slot that starts are of one release.
-    let (_, slot, _) = expected(&Bench::new(), &new);
+    let ExpectedSlot { slot, .. } = expected(&Bench::new(), &new);
     for name in [MANIFEST, SIGNATURES] {
         assert!(slot.files.iter().any(|file| file.path.ends_with(name)), "{name}");
     }
@@ -303,11 +311,11 @@ fn both_halves_of_a_mirror_are_read_back() {
     assert_eq!(verdicts, [Verdict::Complete, Verdict::Complete]);
     let bench = Bench::new();
     let geometry = SlotGeometry::of(root_b(&bench));
-    for rotten in [geometry.start.get() + 7_000_000, geometry.boot.get() + 100] {
+    for rotten in [geometry.start.get() + 1_500_000, geometry.boot.get() + 100] {
         let (written, _) = write(Some(rotten));
         assert_eq!(class_of(&written.unwrap_err()), Class::DiskIo, "{rotten}");
     }
-    let (_, verdicts) = write(Some(geometry.start.get() + 7_000_000));
+    let (_, verdicts) = write(Some(geometry.start.get() + 1_500_000));
     assert_eq!(verdicts, [Verdict::NotBootable, Verdict::NotBootable]);
 }
 
@@ -370,7 +378,7 @@ fn an_image_that_comes_expanded_is_good_by_its_root_hash_alone() {
     let new = version("1.1.0");
     let right = expanded_image().to_vec();
     let mut flipped = right.clone();
-    flipped[8_000_000] ^= 1;
+    flipped[1_800_000] ^= 1;
     let other = [right.clone(), vec![1; 5 << 20]].concat();
     for (image, good) in [
         (right.clone(), true),
