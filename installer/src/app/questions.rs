@@ -40,9 +40,11 @@ use machine::live::help::{self, HelpAccess};
 use machine::live::multipath::join_paths;
 use machine::live::{is_live, set_up_network};
 use machine::readable_secret::readable_secret;
+use machine::verity_device::damage_was_found;
 use model::config::sources::{CombinedConfig, ConfigEntry, Document, SourceKind, SourceRequest};
 use model::config::sources::{combine, state::refusal};
 use model::config::{Install, InstallConfig, Secret};
+use node::root_image::{DamageEvents, LiveImage};
 use preflight::network::Offline;
 use preflight::{PlannedNode, PreflightReport};
 use reporting::archive;
@@ -50,8 +52,8 @@ use transfer::download::RetryPolicy;
 use ui::answers::{Answers, recorded};
 use ui::questions::state::COUNTDOWN;
 use ui::questions::{
-    self, ConfigOrigin, ConversationEnd, ConversationFacts, Destination, InstallMachine, ShownNode,
-    ShownPlan, run,
+    self, ConfigOrigin, ConversationEnd, ConversationFacts, Destination, InstallMachine, MachineNews,
+    ShownNode, ShownPlan, run,
 };
 use ui::toolkit::Console;
 
@@ -247,11 +249,17 @@ impl InstallMachine for QuestionedMachine<'_> {
         }
     }
 
-    fn watch(&self, over: &AtomicBool, changed: &dyn Fn()) {
+    fn watch(&self, over: &AtomicBool, tell: &(dyn Fn(MachineNews) + Sync)) {
         // Another machine has no events here.
-        if !matches!(self.settings.rehearsal, Some(Some(_))) {
-            devices::watch(over, changed);
+        if matches!(self.settings.rehearsal, Some(Some(_))) {
+            return;
         }
+        std::thread::scope(|scope| {
+            if self.live {
+                scope.spawn(|| watch_image(over, tell));
+            }
+            devices::watch(over, &|| tell(MachineNews::DevicesChanged));
+        });
     }
 
     fn set_keyboard(&self, name: &str) -> Result<String> {
@@ -437,6 +445,22 @@ impl InstallMachine for QuestionedMachine<'_> {
             ConversationEnd::Quit => return Ok(()),
         };
         finish(how, &self.inventory()?, &SystemRunner)
+    }
+}
+
+/// Tells once that the image of this live system is damaged. Its blocks and files are in the journal, from `installer root watch`.
+fn watch_image(over: &AtomicBool, tell: &dyn Fn(MachineNews)) {
+    // Without events of the kernel there is nothing to tell.
+    let Ok(events) = DamageEvents::begin() else { return };
+    let mut found = damage_was_found(&SystemRunner) == Some(true);
+    while !found && !over.load(Ordering::Relaxed) {
+        match events.wait(Duration::from_millis(300)) {
+            Ok(damage) => found = damage,
+            Err(_) => return,
+        }
+    }
+    if found {
+        tell(MachineNews::ImageDamaged(LiveImage::damage_notice(Path::new("/"))));
     }
 }
 

@@ -18,8 +18,8 @@ use machine::image_health::{DamageFinding, ImageHealth};
 use machine::verity_device::damage_was_found;
 use model::boot::{BootParameters, Slot};
 use node::root_image::{
-    DamageEvents, ImageVerdict, LiveImage, WRITE_AGAIN, check, condemn_slot, condemn_unopened, open,
-    open_live, read_due,
+    DamageEvents, ImageVerdict, LiveImage, MEMORY_DAMAGED, WRITE_AGAIN, check, condemn_slot,
+    condemn_unopened, open, open_live, read_due,
 };
 use node::update::UpdatedNode;
 
@@ -115,7 +115,7 @@ impl RootCommand {
 /// What is damaged in the image of a live system whose kernel has found damage, in lines.
 fn live_damage(root: &Path, line: &str, progress: &Progress, cancel: &Cancel) -> Result<Vec<String>> {
     let Some(image) = LiveImage::of_boot_medium(root, line)? else {
-        return Ok(vec!["The OS image in memory is damaged: check the memory of this machine.".to_owned()]);
+        return Ok(vec![MEMORY_DAMAGED.to_owned()]);
     };
     let damage = image.damage(root, progress, cancel)?;
     Ok(match damage.is_empty() {

@@ -27,6 +27,8 @@ use model::release_manifest::ReleaseManifest;
 const MOUNTED: &str = "/run/rootfsbase";
 /// What to do about a medium that is damaged.
 pub const WRITE_AGAIN: &str = "Write the medium again, or take another one.";
+/// What it means that the kernel finds damage in an image that a netboot has in memory.
+pub const MEMORY_DAMAGED: &str = "The OS image in memory is damaged: check the memory of this machine.";
 
 /// The OS image on a medium, or beside the files of one.
 #[derive(Clone, Debug)]
@@ -78,6 +80,17 @@ impl LiveImage {
     pub fn of_boot_medium(root: &Path, line: &str) -> Result<Option<Self>> {
         let medium = below(root, BOOT_MEDIUM);
         medium.join(ROOTFS_TREE).exists().then(|| Self::at(line, &medium, None)).transpose()
+    }
+
+    /// What it means that the kernel has found damage in the image of this live system, without looking for where it is.
+    #[must_use]
+    pub fn damage_notice(root: &Path) -> String {
+        match below(root, BOOT_MEDIUM).join(ROOTFS_TREE).exists() {
+            true => {
+                format!("A part of the OS image on this medium is damaged and cannot be read. {WRITE_AGAIN}")
+            }
+            false => MEMORY_DAMAGED.to_owned(),
+        }
     }
 
     fn at(line: &str, medium: &Path, image: Option<&Path>) -> Result<Self> {

@@ -7,6 +7,6 @@ mod open;
 mod watch;
 
 pub use damage_events::DamageEvents;
-pub use live::{LiveImage, WRITE_AGAIN, open_live};
+pub use live::{LiveImage, MEMORY_DAMAGED, WRITE_AGAIN, open_live};
 pub use open::{OpenedImage, condemn_slot, condemn_unopened, end_trial, open};
 pub use watch::{ImageVerdict, READ_PERIOD, check, damage_in_words, read_due};

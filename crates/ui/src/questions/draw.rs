@@ -36,11 +36,12 @@ pub fn state(state: &mut Conversation, frame: &mut Frame<'_>, theme: Theme) {
     }
     let place = progress_text(state);
     let rehearsal = if state.facts.rehearsal { "REHEARSAL  " } else { "" };
-    let place = format!("{rehearsal}{}  {place}", state.facts.product);
+    let damaged = if state.image_damage.is_some() { "DAMAGED  " } else { "" };
+    let place = format!("{rehearsal}{damaged}{}  {place}", state.facts.product);
     let message = match (&state.busy, &state.message) {
         (Some(what), _) => Some((Tone::Plain, format!("{what} ..."))),
         (None, Some((tone, text))) => Some((*tone, text.clone())),
-        (None, None) => None,
+        (None, None) => state.image_damage.clone().map(|text| (Tone::Error, text)),
     };
     let message = message.as_ref().map(|(tone, text)| (*tone, text.as_str()));
     let body = Page { title, place: place.trim(), keys: &keys, message }.draw(frame, theme);

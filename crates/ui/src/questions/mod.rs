@@ -45,8 +45,8 @@ use reporting::archive::UploadMethod;
 pub trait InstallMachine: Sync {
     /// Disks and network cards as they are now.
     fn inventory(&self) -> Result<Inventory>;
-    /// Calls `changed` each time that disks or network cards have come or gone, until it is over.
-    fn watch(&self, over: &AtomicBool, changed: &dyn Fn());
+    /// Calls `tell` each time that there is news, until it is over.
+    fn watch(&self, over: &AtomicBool, tell: &(dyn Fn(MachineNews) + Sync));
     /// Gives the screen the keyboard layout of this name; returns the result in a sentence.
     fn set_keyboard(&self, name: &str) -> Result<String>;
     /// A configuration of the user, checked, on top of what was found before.
@@ -79,6 +79,15 @@ pub trait InstallMachine: Sync {
     fn shell(&self, terminal: File, term: &str, password: &Secret) -> Result<()>;
     /// Ends: the machine restarts, is powered off, or only this program ends.
     fn end(&self, how: ConversationEnd) -> Result<()>;
+}
+
+/// What happens to a machine without anybody having asked for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MachineNews {
+    /// Disks or network cards have come or gone.
+    DevicesChanged,
+    /// The kernel has found a damaged block in the OS image of this live system: what is damaged and what to do, in sentences.
+    ImageDamaged(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

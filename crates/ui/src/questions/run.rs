@@ -31,8 +31,8 @@ pub fn run(
     let (sender, events) = page_loop::event_channel()?;
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let (devices, watched) = (sender.clone(), &over);
-        scope.spawn(move || machine.watch(watched, &|| devices.send(ConversationInput::DevicesChanged)));
+        let (news, watched) = (sender.clone(), &over);
+        scope.spawn(move || machine.watch(watched, &|what| news.send(ConversationInput::News(what))));
         let mut page = ConversationPage { state: Conversation::new(facts, answers), scope, sender, machine };
         page.state.begin().into_iter().for_each(|effect| page.begin(effect));
         let end = page_loop::run(consoles, &mut page, &events, None);

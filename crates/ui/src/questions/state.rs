@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use super::install_progress::InstallProgress;
 use super::screens::{QuestionScreen, REPETITION, order, suggest};
-use super::{ConversationFacts, ShownNode, ShownTrouble};
+use super::{ConversationFacts, MachineNews, ShownNode, ShownTrouble};
 use crate::answers::{Answers, in_words, is_mistake};
 use crate::toolkit::Key;
 use crate::toolkit::form::{Field, Form, KeyEffect};
@@ -43,6 +43,8 @@ pub struct Conversation {
     pub busy: Option<String>,
     pub work: InstallProgress,
     pub access: Option<HelpAccess>,
+    /// What [`MachineNews::ImageDamaged`] said.
+    pub image_damage: Option<String>,
     visited: BTreeSet<String>,
     /// The answers that were tried last.
     tried: Option<(QuestionScreen, Box<InstallConfig>)>,
@@ -68,6 +70,7 @@ impl Conversation {
             busy: None,
             work: InstallProgress::default(),
             access: None,
+            image_damage: None,
             visited: BTreeSet::new(),
             tried: None,
             goes_on: false,
@@ -103,7 +106,11 @@ impl Conversation {
                 self.work.event(&event, now);
                 Vec::new()
             }
-            ConversationInput::DevicesChanged => self.devices_changed(),
+            ConversationInput::News(MachineNews::DevicesChanged) => self.devices_changed(),
+            ConversationInput::News(MachineNews::ImageDamaged(text)) => {
+                self.image_damage = Some(text);
+                Vec::new()
+            }
             ConversationInput::Ended(outcome) => self.ended(outcome),
             ConversationInput::Key(key) => self.key(key, now),
         }

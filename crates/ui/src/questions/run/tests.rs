@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use super::*;
 use crate::questions::tests::facts;
-use crate::questions::{ConfigOrigin, Destination, ShownPlan};
+use crate::questions::{ConfigOrigin, Destination, MachineNews, ShownPlan};
 use crate::toolkit::outlet::Outlet;
 use base::progress::Progress;
 use install::usb_stick::{StickSurvey, StickVolume};
@@ -34,10 +34,10 @@ impl InstallMachine for Hut {
         }
         Ok(inventory)
     }
-    fn watch(&self, _: &AtomicBool, changed: &dyn Fn()) {
+    fn watch(&self, _: &AtomicBool, tell: &(dyn Fn(MachineNews) + Sync)) {
         if self.appears {
             self.there.store(true, Ordering::Relaxed);
-            changed();
+            tell(MachineNews::DevicesChanged);
         }
     }
     fn set_keyboard(&self, name: &str) -> Result<String> {

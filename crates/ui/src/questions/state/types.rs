@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::questions::screens::QuestionScreen;
-use crate::questions::{ConfigOrigin, ConversationEnd, Destination, ShownNode, ShownTrouble};
+use crate::questions::{ConfigOrigin, ConversationEnd, Destination, MachineNews, ShownNode, ShownTrouble};
 use crate::toolkit::Key;
 use crate::toolkit::text::Scroll;
 use base::progress::Event;
@@ -151,7 +151,7 @@ pub enum ConversationInput {
     Key(Key),
     Tick,
     Event(Event),
-    DevicesChanged,
+    News(MachineNews),
     Ended(EffectOutcome),
 }
 

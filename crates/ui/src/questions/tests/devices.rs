@@ -2,8 +2,9 @@
 
 use super::flow::to_plan;
 use super::*;
-use crate::questions::ShownTrouble;
+use crate::questions::{MachineNews, ShownTrouble};
 use crate::toolkit::form::FieldKind;
+use crate::toolkit::page::Tone;
 use base::failure::{Class, Failure};
 use base::size::ByteSize;
 use machine::inventory::Inventory;
@@ -11,7 +12,7 @@ use testing::disks::disk;
 
 /// The machine changes, and the conversation looks again.
 fn change(state: &mut Conversation, change: impl Fn(&mut Inventory)) -> Vec<ConversationEffect> {
-    let effects = state.step(ConversationInput::DevicesChanged, Duration::ZERO);
+    let effects = state.step(ConversationInput::News(MachineNews::DevicesChanged), Duration::ZERO);
     assert_eq!(effects, [ConversationEffect::FollowDevices]);
     let mut inventory = state.facts.inventory.clone();
     change(&mut inventory);
@@ -124,7 +125,7 @@ fn a_failure_tells_what_appears_and_looks_again_when_it_is_asked_to() {
     type_text(&mut state, "yes");
     press(&mut state, &[Key::Enter]);
     // While disks are written, changes are the install's own.
-    assert!(state.step(ConversationInput::DevicesChanged, Duration::ZERO).is_empty());
+    assert!(state.step(ConversationInput::News(MachineNews::DevicesChanged), Duration::ZERO).is_empty());
     let trouble = ShownTrouble::of(&Failure::new(Class::Hardware, "there is no /dev/nvme0n1").into(), None);
     state.step(ConversationInput::Ended(EffectOutcome::Installed(Err(trouble))), Duration::ZERO);
     press(&mut state, &[Key::Down]);
@@ -153,4 +154,21 @@ fn a_look_that_nobody_asked_for_holds_nothing_up_and_says_nothing_without_news()
     state.step(ConversationInput::Key(Key::Function(5)), Duration::ZERO);
     change(&mut state, late);
     assert!(state.busy.is_some());
+}
+
+#[test]
+fn a_damaged_image_of_the_live_system_is_told_on_every_page_until_the_end() {
+    let damage = "A part of the OS image on this medium is damaged and cannot be read.";
+    let mut state = begun("");
+    let effects =
+        state.step(ConversationInput::News(MachineNews::ImageDamaged(damage.into())), Duration::ZERO);
+    assert!(effects.is_empty());
+    let first = picture(&mut state, SIZE);
+    assert!(first.contains("DAMAGED  ") && first.contains(damage), "{first}");
+    // A message about an answer comes first; the head of the page keeps the word.
+    to_plan(&mut state);
+    state.message = Some((Tone::Error, "an answer is wrong".into()));
+    let later = picture(&mut state, SIZE);
+    assert!(later.contains("DAMAGED  ") && later.contains("an answer is wrong"), "{later}");
+    assert!(!later.contains(damage), "{later}");
 }
