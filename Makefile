@@ -308,6 +308,7 @@ soak: setup kubernetes kubernetes-before system-upgrade-controller ## Run the en
 
 # Each fuzzer begins with the documents of the configuration's tests, which are cases of tables there, and a small OS
 # image. The sanitizers are options that the compiler offers only in its nightly form, or when told that it may.
+# Leaks are not looked for: a thread of a scope that is over may still be ending, and counts as one.
 .PHONY: fuzz
 fuzz: ## Fuzz what reads documents and images from outside, or only TARGETS, MINUTES for each (10 unless set).
 	$(MAKE) host HOST_PACKAGES="$(HOST_PACKAGES) g++"
@@ -319,7 +320,7 @@ fuzz: ## Fuzz what reads documents and images from outside, or only TARGETS, MIN
 	for target in $(or $(TARGETS),$$(sed -n 's/^name = "\([a-z]*\)"$$/\1/p' tests/fuzz/Cargo.toml)); do \
 	  mkdir -p $(TARGET)/fuzz/$$target; \
 	  RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run --fuzz-dir tests/fuzz --target-dir $(TARGET)/fuzz/build $$target \
-	    $(TARGET)/fuzz/$$target $(TARGET)/fuzz/seeds -- -max_total_time=$$((60 * $(or $(MINUTES),10))); \
+	    $(TARGET)/fuzz/$$target $(TARGET)/fuzz/seeds -- -detect_leaks=0 -max_total_time=$$((60 * $(or $(MINUTES),10))); \
 	done
 
 .PHONY: clean
