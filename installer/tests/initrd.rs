@@ -79,8 +79,9 @@ fn the_hook_is_part_of_the_initrd_wherever_a_boot_ends_in_it() {
     assert!(setup.contains("inst_multiple curl journalctl "), "the hook's programs are there");
 }
 
-/// What the generator writes for a kernel command line: the unit that mounts the root file system, if it makes one.
-fn generated(line: &str) -> Option<String> {
+/// What the generator writes for a kernel command line, if anything: the unit that mounts the root file system, and what it says of the
+/// device.
+fn generated(line: &str) -> Option<[String; 2]> {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     ["normal", "early", "late"].iter().for_each(|name| fs::create_dir(at(name)).unwrap());
@@ -95,15 +96,27 @@ fn generated(line: &str) -> Option<String> {
         .unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     assert_eq!(fs::read_dir(at("normal")).unwrap().count() + fs::read_dir(at("late")).unwrap().count(), 0);
-    fs::read_to_string(at("early").join("sysroot.mount")).ok()
+    let written = fs::read_dir(at("early")).unwrap().count();
+    let device = r"dev-mapper-nqrust\x2droot.device.d/timeout.conf";
+    let units = ["sysroot.mount", device].map(|name| fs::read_to_string(at("early").join(name)).ok());
+    match units {
+        [Some(mount), Some(device)] if written == 2 => Some([mount, device]),
+        units => {
+            assert!(units.iter().all(Option::is_none) && written == 0, "{line}: {units:?}");
+            None
+        }
+    }
 }
 
 #[test]
 fn only_an_installed_node_gets_its_root_through_the_device_that_checks_it() {
-    let unit = generated("root=PARTUUID=x ro nqrust.config=PARTUUID=y nqrust.slot=b quiet").unwrap();
+    let [unit, device] =
+        generated("root=PARTUUID=x ro nqrust.config=PARTUUID=y nqrust.slot=b quiet").unwrap();
     assert!(
         unit.contains(&format!("\nWhat={ROOT_DEVICE}\n")) && unit.contains("Requires=nqrust-root.service\n")
     );
+    // Disks that come after systemd's 90 seconds start the node as well.
+    assert_eq!(device, "[Unit]\nJobTimeoutSec=infinity\nJobRunningTimeoutSec=infinity\n");
     for live in ["root=live:CDLABEL=x nqrust.slots=1", "root=live:http://x/y nqrust.rootfs=z", ""] {
         assert_eq!(generated(live), None, "{live}");
     }

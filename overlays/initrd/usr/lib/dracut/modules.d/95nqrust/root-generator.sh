@@ -23,3 +23,13 @@ Where=/sysroot
 Type=squashfs
 Options=ro
 UNIT
+
+# Disks may take longer to come, or an array wait for one that is missing, than systemd waits for a device (90 seconds). How long they
+# may take is dracut's to say (rd.retry), as it is for the device of root=; nqrust-root.service says why it makes none.
+wait="$2/"'dev-mapper-nqrust\x2droot.device.d'
+mkdir -p "$wait"
+cat > "$wait/timeout.conf" << 'UNIT'
+[Unit]
+JobTimeoutSec=infinity
+JobRunningTimeoutSec=infinity
+UNIT
