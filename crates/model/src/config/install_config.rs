@@ -34,7 +34,7 @@ pub struct InstallConfig {
     /// Where to fetch the token, instead of `token`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_url: Option<HttpUrl>,
-    /// Further names and addresses that the API server's certificate is good for; only in create mode.
+    /// Further names and addresses that the API server's certificate is good for; only on servers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sans: Vec<San>,
     /// Settings of the cluster by name, as text; only in create mode. Some hold secrets, so none is shown.
