@@ -319,8 +319,8 @@ fuzz: ## Fuzz what reads documents and images from outside, or only TARGETS, MIN
 	mksquashfs tests/fuzz/fuzz_targets $(TARGET)/fuzz/seeds/image -quiet -no-progress -comp zstd
 	for target in $(or $(TARGETS),$$(sed -n 's/^name = "\([a-z]*\)"$$/\1/p' tests/fuzz/Cargo.toml)); do \
 	  mkdir -p $(TARGET)/fuzz/$$target; \
-	  RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run --fuzz-dir tests/fuzz --target-dir $(TARGET)/fuzz/build $$target \
-	    $(TARGET)/fuzz/$$target $(TARGET)/fuzz/seeds -- -detect_leaks=0 -max_total_time=$$((60 * $(or $(MINUTES),10))); \
+	  ASAN_OPTIONS=detect_leaks=0 RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run --fuzz-dir tests/fuzz --target-dir $(TARGET)/fuzz/build $$target \
+	    $(TARGET)/fuzz/$$target $(TARGET)/fuzz/seeds -- -max_total_time=$$((60 * $(or $(MINUTES),10))); \
 	done
 
 .PHONY: clean
