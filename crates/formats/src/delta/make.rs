@@ -56,7 +56,7 @@ pub(super) fn make_in(
     for batch in numbers.chunks(threads.max(1)) {
         let made: Vec<_> = batch.iter().map(|number| (*number, Mutex::new(None))).collect();
         let done = parallel::for_each(&made, threads, |(number, made)| {
-            *parallel::locked(made) = Some(segment(old, new, (&header, sizes.margin), &index, *number)?);
+            *parallel::locked(made) = Some(segment(old, new, &header, &index, *number, sizes.margin)?);
             Ok(())
         });
         done.map_err(|error| error.downcast().unwrap_or(DeltaError::Compress("internal error in a thread")))?;
@@ -86,9 +86,10 @@ fn identity(image: &impl Source, mut look: impl FnMut(u64, &[u8])) -> Result<Ima
 fn segment(
     old: &impl Source,
     new: &impl Source,
-    (header, margin): (&PatchHeader, u64),
+    header: &PatchHeader,
     index: &SampleIndex,
     number: u32,
+    margin: u64,
 ) -> Result<(SegmentRecord, Vec<u8>), DeltaError> {
     let start = u64::from(number) * u64::from(header.segment);
     let length = header.length_of(number);

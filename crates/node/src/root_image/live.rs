@@ -78,18 +78,17 @@ pub fn open_live(
 impl LiveImage {
     /// The image of this live system, for the kernel command line `line`; none if it was not started from a medium.
     pub fn of_boot_medium(root: &Path, line: &str) -> Result<Option<Self>> {
-        let medium = below(root, BOOT_MEDIUM);
-        medium.join(ROOTFS_TREE).exists().then(|| Self::at(line, &medium, None)).transpose()
+        boot_medium(root).map(|medium| Self::at(line, &medium, None)).transpose()
     }
 
     /// What it means that the kernel has found damage in the image of this live system, without looking for where it is.
     #[must_use]
     pub fn damage_notice(root: &Path) -> String {
-        match below(root, BOOT_MEDIUM).join(ROOTFS_TREE).exists() {
-            true => {
+        match boot_medium(root) {
+            Some(_) => {
                 format!("A part of the OS image on this medium is damaged and cannot be read. {WRITE_AGAIN}")
             }
-            false => MEMORY_DAMAGED.to_owned(),
+            None => MEMORY_DAMAGED.to_owned(),
         }
     }
 
@@ -180,6 +179,12 @@ impl LiveImage {
         let file = File::open(&self.image)?;
         Ok(Expansion::plan(&file)?.files_stored_in(&places_of(blocks))?)
     }
+}
+
+/// The medium that a live system was started from; none if its image was fetched into memory.
+fn boot_medium(root: &Path) -> Option<PathBuf> {
+    let medium = below(root, BOOT_MEDIUM);
+    medium.join(ROOTFS_TREE).exists().then_some(medium)
 }
 
 #[cfg(test)]
@@ -299,6 +304,8 @@ mod tests {
         Live::flip(&live.image, 7 * 4096 + 5);
         let block = "damage in block 7 (byte 28672) of the OS image of 0.1.0 on the medium";
         assert_eq!(live.damage(), [block]);
+        assert!(LiveImage::damage_notice(live.root.path()).ends_with(WRITE_AGAIN));
+        assert_eq!(LiveImage::damage_notice(Path::new("/nonexistent")), MEMORY_DAMAGED);
         // The image has one file, the first of its inodes.
         let image = LiveImage::of_boot_medium(live.root.path(), &live.line).unwrap().unwrap();
         assert_eq!(image.files_in(&[7]).unwrap(), [1]);
