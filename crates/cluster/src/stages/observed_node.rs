@@ -152,6 +152,9 @@ impl ObservedNode {
 
     /// The last lines of the node's units. They are not read where nothing keeps the node from its cluster: reading them costs more
     /// than everything else here.
+    ///
+    /// Those of the unit that the node is waiting for come last, as if they were the newest: while a node is not a member, the kubelet writes
+    /// many more, of what follows from that.
     fn journal(
         &self,
         runner: &dyn Runner,
@@ -162,17 +165,20 @@ impl ObservedNode {
         let Some(service) = service.filter(|service| !(ready && service.active == "active")) else {
             return Vec::new();
         };
-        let units = self.member.joining_unit.into_iter().chain([self.member.unit]);
-        let mut journal = Invocation::new("journalctl")
-            .limit(PROGRAM_TIMEOUT)
-            .args(units.flat_map(|unit| ["--unit", unit]))
-            .args(["--boot", "--lines", JOURNAL_LINES_MAX, "--output", "cat", "--no-pager", "--quiet"]);
-        if service.active != "failed" {
-            journal = journal.args(["--since", JOURNAL_SINCE]);
-        }
-        // Without a journal the state of the unit is used anyway.
-        let lines = runner.run(&journal).unwrap_or_default();
-        String::from_utf8_lossy(&lines).lines().map(str::to_owned).collect()
+        let mut units: Vec<_> = self.member.joining_unit.into_iter().chain([self.member.unit]).collect();
+        units.sort_by_key(|unit| *unit == service.unit);
+        let lines = units.into_iter().flat_map(|unit| {
+            let mut journal = Invocation::new("journalctl").limit(PROGRAM_TIMEOUT).args(["--unit", unit]);
+            journal = journal.args(["--boot", "--lines", JOURNAL_LINES_MAX, "--output", "cat"]);
+            journal = journal.args(["--no-pager", "--quiet"]);
+            if service.active != "failed" {
+                journal = journal.args(["--since", JOURNAL_SINCE]);
+            }
+            // Without a journal the state of the unit is used anyway.
+            let lines = runner.run(&journal).unwrap_or_default();
+            String::from_utf8_lossy(&lines).lines().map(str::to_owned).collect::<Vec<_>>()
+        });
+        lines.collect()
     }
 }
 
@@ -264,7 +270,9 @@ pub(crate) mod tests {
                 stages[1]
             );
             let asked = programs.commands().join("\n");
-            assert!(asked.contains("--unit nqrust-kubeadm.service --unit kubelet.service"), "{asked}");
+            let place = |unit: &str| asked.find(&format!("journalctl --unit {unit} ")).expect(unit);
+            let joins_last = place("kubelet.service") < place("nqrust-kubeadm.service");
+            assert_eq!(joins_last, joining != "active", "{asked}");
         }
     }
 
