@@ -15,8 +15,9 @@ pub fn shown(url: &str) -> String {
     format!("{scheme}://{host}{}", path.trim_end_matches('/'))
 }
 
-/// RFC 3986, 3.1.
-fn is_scheme(text: &str) -> bool {
+/// True if `text` has the form of a scheme (RFC 3986, 3.1).
+#[must_use]
+pub fn is_scheme(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
 }

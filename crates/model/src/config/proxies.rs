@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::net::Ipv4Addr;
 
+use base::url::is_scheme;
 use serde_json::Value;
 
 use super::cidr::ParseCidrError;
@@ -123,7 +124,9 @@ pub fn is_proxy(name: &str) -> bool {
 /// the last `@` is a login, with characters that a URL would have to encode as well.
 #[must_use]
 pub fn without_login(url: &str) -> Cow<'_, str> {
-    let start = url.find("://").map_or(0, |scheme| scheme + "://".len());
+    // A password may have these characters too.
+    let scheme = url.find("://").filter(|end| is_scheme(&url[..*end]));
+    let start = scheme.map_or(0, |end| end + "://".len());
     match url[start..].rfind('@') {
         Some(login) => Cow::Owned(format!("{}{}", &url[..start], &url[start + login + 1..])),
         None => Cow::Borrowed(url),
@@ -266,6 +269,8 @@ system_settings: {http-proxy: '{"httpProxy": "http://a:3128", "httpsProxy": "htt
             ("http://me:hush@proxy.example.org:3128/", "http://proxy.example.org:3128/"),
             ("http://me@proxy.example.org", "http://proxy.example.org"),
             ("me:h@sh@proxy.example.org:3128", "proxy.example.org:3128"),
+            ("me:h://sh@proxy.example.org:3128", "proxy.example.org:3128"),
+            (":hush://@proxy.example.org:3128", "proxy.example.org:3128"),
             ("http://me:h/s#h@proxy.example.org:3128", "http://proxy.example.org:3128"),
             ("proxy.example.org", "proxy.example.org"),
         ] {
