@@ -7,8 +7,9 @@
 use std::fs::File;
 use std::io::{self, Read};
 
+use model::architecture::Architecture;
 use object::LittleEndian;
-use object::elf::{DT_NEEDED, EM_X86_64, ET_DYN, ET_EXEC, FileHeader64, PT_INTERP};
+use object::elf::{DT_NEEDED, EM_AARCH64, EM_X86_64, ET_DYN, ET_EXEC, FileHeader64, PT_INTERP};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use serde::Deserialize;
 
@@ -19,8 +20,8 @@ const PACKAGE_NOTE: (&[u8], u32) = (b"FDO", 0xcafe_1a7e);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ElfProgram {
-    /// The processor in the kernel's word, such as `x86_64`; none if it is one that media are not made for.
-    pub(crate) processor: Option<&'static str>,
+    /// None if media are not made for its processor.
+    pub(crate) architecture: Option<Architecture>,
     /// True if it runs without a loader and libraries of the system around it.
     pub(crate) is_static: bool,
     /// The content of the note; none without one.
@@ -51,7 +52,11 @@ fn program(bytes: &[u8]) -> object::read::Result<Option<ElfProgram>> {
         return Ok(None);
     }
     let mut program = ElfProgram {
-        processor: (header.e_machine(endian) == EM_X86_64).then_some("x86_64"),
+        architecture: match header.e_machine(endian) {
+            EM_X86_64 => Some(Architecture::Amd64),
+            EM_AARCH64 => Some(Architecture::Arm64),
+            _ => None,
+        },
         is_static: true,
         package: None,
     };
@@ -90,16 +95,19 @@ mod tests {
     #[test]
     fn a_static_program_tells_its_version() {
         let package = ElfPackage { name: "installer".into(), version: "1.2.3".into() };
-        let told = ElfProgram { processor: Some("x86_64"), is_static: true, package: Some(package) };
+        let told =
+            ElfProgram { architecture: Some(Architecture::Amd64), is_static: true, package: Some(package) };
         assert_eq!(of(&made(62, "installer", "1.2.3", &[])).unwrap(), told);
-        assert_eq!(of(&made(183, "installer", "1.2.3", &[])).unwrap().processor, None);
+        for (machine, architecture) in [(183, Some(Architecture::Arm64)), (243, None)] {
+            assert_eq!(of(&made(machine, "installer", "1.2.3", &[])).unwrap().architecture, architecture);
+        }
         assert!(!of(&made(62, "installer", "1.2.3", &[INTERPRETED])).unwrap().is_static);
     }
 
     #[test]
     fn programs_of_this_system_are_read_as_what_they_are() {
         let program = read(&File::open("/bin/true").unwrap()).unwrap().unwrap();
-        assert_eq!((program.processor, program.is_static), (Some("x86_64"), false));
+        assert_eq!((program.architecture, program.is_static), (Some(Architecture::of_this_program()), false));
         assert_eq!(of(b"#!/bin/sh\nexit 0\n"), None);
         assert_eq!(of(b""), None);
     }

@@ -14,6 +14,7 @@ pub mod cache;
 pub mod cli;
 pub mod definition;
 pub(crate) mod elf;
+pub(crate) mod emulation;
 pub mod files;
 pub mod images;
 pub mod kubernetes;

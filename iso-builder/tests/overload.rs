@@ -177,7 +177,7 @@ fn medium(directory: &Path) {
         name: "Overload".into(),
         version: "1".into(),
         rollback_index: model::rollback_index::RollbackIndex::default(),
-        architecture: "amd64".into(),
+        architecture: model::architecture::Architecture::Amd64,
         epoch: 0,
         medium: MediumKind::Full,
         kernel: "6.1.0".into(),

@@ -73,12 +73,21 @@ impl Medium {
 
     /// As [`built`](Self::built), with a cache of their own: what they are made of is not that of the shared media.
     pub fn built_apart(name: &str, stage: impl FnOnce(&Path) -> Result<PathBuf>) -> Result<Self> {
+        Self::built_with(&paths::installer()?, name, stage)
+    }
+
+    /// As [`built_apart`](Self::built_apart), with another installer.
+    pub fn built_with(
+        installer: &Path,
+        name: &str,
+        stage: impl FnOnce(&Path) -> Result<PathBuf>,
+    ) -> Result<Self> {
         let place = paths::e2e().join("media-apart").join(name);
         fs::create_dir_all(&place)?;
         let _lock = lock(&place.join("lock"))?;
         let definition = stage(&place.join("source"))?;
         let out = place.join("out");
-        let mut build = build_command(&definition, &out, &place.join("cache"))?;
+        let mut build = build_command_with(installer, &definition, &out, &place.join("cache"))?;
         let ended = programs::run(&mut build, BUILD_LIMIT)?;
         files::write_atomically(&place.join("build.log"), ended.said().as_bytes(), 0o644)?;
         ended.success("iso-builder build")?;
@@ -141,10 +150,14 @@ pub fn logs(name: &str) -> PathBuf {
 
 /// The command that builds `definition` into `out`, with the cache in `cache`.
 pub fn build_command(definition: &Path, out: &Path, cache: &Path) -> Result<Command> {
+    build_command_with(&paths::installer()?, definition, out, cache)
+}
+
+fn build_command_with(installer: &Path, definition: &Path, out: &Path, cache: &Path) -> Result<Command> {
     let mut command = programs::iso_builder()?;
     command.args(["build", "--progress", "plain"]).arg(definition);
     command.arg("-o").arg(out).arg("--cache-dir").arg(cache);
-    command.arg("--installer").arg(paths::installer()?).args(["--sign-with", "development"]);
+    command.arg("--installer").arg(installer).args(["--sign-with", "development"]);
     Ok(command)
 }
 
@@ -211,6 +224,18 @@ fn stage_definition(definition: &str, directory: &Path, config: &Value) -> Resul
         (_, entries) => value["images"] = serde_yaml::to_value(json!({ "preload": { "add": entries } }))?,
     }
     fs::write(&definition, serde_yaml::to_string(&value)?)?;
+    Ok(definition)
+}
+
+/// Writes a definition that extends that of the OS alone for 64-bit Arm, with `config` embedded.
+pub fn stage_arm64(directory: &Path, config: &Value) -> Result<PathBuf> {
+    for source in BUILD_INPUTS {
+        copy_tree(&paths::workspace().join(source), &directory.join(source))?;
+    }
+    let definition = directory.join("configs/images/e2e-arm64.yaml");
+    let embedded = definition.with_file_name("e2e-install.yaml");
+    files::write_atomically(&embedded, config.to_string().as_bytes(), 0o600)?;
+    fs::write(&definition, format!("extends: minimal-arm64.yaml\n{EMBED_KEY}: e2e-install.yaml\n"))?;
     Ok(definition)
 }
 

@@ -41,6 +41,11 @@ pub fn installer() -> Result<PathBuf> {
     program("NQRUST_INSTALLER", "bin/installer")
 }
 
+/// The installer for images for 64-bit Arm; `NQRUST_INSTALLER_ARM64` names another.
+pub fn installer_arm64() -> Result<PathBuf> {
+    program("NQRUST_INSTALLER_ARM64", "bin/installer-arm64")
+}
+
 /// The `iso-builder` under test; `NQRUST_ISO_BUILDER` names another.
 pub fn iso_builder() -> Result<PathBuf> {
     program("NQRUST_ISO_BUILDER", "bin/iso-builder")
@@ -49,7 +54,10 @@ pub fn iso_builder() -> Result<PathBuf> {
 fn program(variable: &str, below_target: &str) -> Result<PathBuf> {
     let path = env::var_os(variable).map_or_else(|| target().join(below_target), PathBuf::from);
     if !path.is_file() {
-        bail!("{} is missing; run `make binaries`, or name the program in {variable}", path.display());
+        bail!(
+            "{} is missing; run `make binaries` (for arm64 `make installer-arm64`), or name the program in {variable}",
+            path.display()
+        );
     }
     Ok(path)
 }

@@ -201,7 +201,8 @@ mod tests {
         let (mut count, mut left) = (0, events);
         let mut look = || {
             count += 1;
-            let mut inventory = Inventory { disks: vec![disk("vda", ByteSize::gib(16))], nics: vec![] };
+            let mut inventory =
+                Inventory { disks: vec![disk("vda", ByteSize::gib(16))], ..Inventory::default() };
             if count >= 3 {
                 inventory.disks.push(disk("vdb", ByteSize::gib(16)));
                 let text = r#"{"name": "ens4", "mac": "52:54:00:00:00:04", "carrier": null, "speed": null}"#;
@@ -225,7 +226,7 @@ mod tests {
             looked += 1;
             let disks = if looked > 5 { vec!["vda", "vdb"] } else { vec!["vda"] };
             let disks = disks.into_iter().map(|name| disk(name, ByteSize::gib(16))).collect();
-            Ok(Inventory { disks, nics: vec![] })
+            Ok(Inventory { disks, ..Inventory::default() })
         };
         let mut event = || {
             heard += 1;

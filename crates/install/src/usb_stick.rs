@@ -282,7 +282,7 @@ mod tests {
     }
 
     fn survey(disks: Vec<Disk>) -> StickSurvey {
-        StickSurvey::of(&Inventory { disks, nics: vec![] }, &["/dev/sdx".into()])
+        StickSurvey::of(&Inventory { disks, ..Inventory::default() }, &["/dev/sdx".into()])
     }
 
     fn nodes(survey: &StickSurvey) -> Vec<&str> {
@@ -354,7 +354,8 @@ mod tests {
 
     #[test]
     fn a_volume_that_has_gone_is_not_written_to_and_is_named() {
-        let inventory = Inventory { disks: vec![stick("sda", Some(SignatureKind::Vfat))], nics: vec![] };
+        let inventory =
+            Inventory { disks: vec![stick("sda", Some(SignatureKind::Vfat))], ..Inventory::default() };
         let volume = StickSurvey::of(&inventory, &[]).volumes.remove(0);
         for (now, spared) in [(Inventory::default(), vec![]), (inventory, vec!["/dev/sda".into()])] {
             let error = write(&volume, "a.txt", b"a", &now, &spared).unwrap_err();
@@ -370,8 +371,10 @@ mod tests {
 
     #[test]
     fn a_volume_that_cannot_be_mounted_is_named_with_its_disk() {
-        let inventory =
-            Inventory { disks: vec![stick("nothing-of-that-name", Some(SignatureKind::Vfat))], nics: vec![] };
+        let inventory = Inventory {
+            disks: vec![stick("nothing-of-that-name", Some(SignatureKind::Vfat))],
+            ..Inventory::default()
+        };
         let volume = StickSurvey::of(&inventory, &[]).volumes.remove(0);
         let text = render(&write(&volume, "a.txt", b"a", &inventory, &[]).unwrap_err());
         assert!(text.contains("model QEMU HARDDISK, serial serial-nothing"), "{text}");
@@ -409,7 +412,7 @@ mod tests {
             signatures: vec![signature(SignatureKind::Ext4)],
             ..disk("loop", ByteSize::mib(16))
         };
-        let inventory = Inventory { disks: vec![disk], nics: vec![] };
+        let inventory = Inventory { disks: vec![disk], ..Inventory::default() };
         let volume = StickSurvey::of(&inventory, &[]).volumes.remove(0);
         let written = write(&volume, "report", b"what has failed", &inventory, &[]);
         let large = write(&volume, "large", &vec![0; 32 << 20], &inventory, &[]);

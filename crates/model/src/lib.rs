@@ -1,6 +1,7 @@
 //! The types that both programs share: the configuration of a node, the cluster file, the release manifest, what a machine is,
 //! and what a node reports. Values, their readers and their rules; nothing here opens a device or a connection.
 
+pub mod architecture;
 pub mod boot;
 pub mod checks;
 pub mod cluster_file;

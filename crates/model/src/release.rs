@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::architecture::Architecture;
 use crate::config::{Distribution, Role};
 use crate::kubernetes::KubernetesVersion;
 use crate::rollback_index::RollbackIndex;
@@ -48,8 +49,7 @@ pub struct Release {
     /// Zero in manifests that do not say it, as those of older builders.
     #[serde(default, skip_serializing_if = "RollbackIndex::is_zero")]
     pub rollback_index: RollbackIndex,
-    /// Debian's name of the architecture, `amd64`.
-    pub architecture: String,
+    pub architecture: Architecture,
     /// The moment that all timestamps of the build carry, in seconds since 1970.
     pub epoch: u64,
     pub medium: MediumKind,
@@ -95,16 +95,24 @@ pub struct ExpandedImage {
 pub struct IsoRecipe {
     /// Which generation of the writer made the ISO, [`medium::iso::recipe::NUMBER`] today. Later ones may say more.
     pub recipe: u32,
+    /// The boot code for BIOS; none where machines have none ([`Architecture::has_bios`]).
+    #[serde(flatten)]
+    pub bios: Option<BiosBootCode>,
+    /// The root hash of dm-verity's tree over the payload that is the OS image ([`formats::verity`]), whose salt is the digest of the
+    /// payload. Manifests of older builders do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rootfs_root_hash: Option<Digest>,
+}
+
+/// The boot code of an ISO for BIOS, which is not in its payloads because it has its own address in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BiosBootCode {
     /// Length of GRUB's El Torito image in bytes.
     pub eltorito_size: u64,
     /// SHA-256 of that image with zeros where the writer puts addresses ([`formats::iso9660::write::grub::eltorito_digest`]).
     pub eltorito_sha256: Digest,
     /// SHA-256 of GRUB's boot sector for USB sticks likewise ([`formats::iso9660::write::grub::boot_sector_digest`]).
     pub boot_sector_sha256: Digest,
-    /// The root hash of dm-verity's tree over the payload that is the OS image ([`formats::verity`]), whose salt is the digest of the
-    /// payload. Manifests of older builders do not say it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rootfs_root_hash: Option<Digest>,
 }
 
 /// Where a node's containerd looks, and what it finds there.
@@ -182,7 +190,7 @@ pub enum Purpose {
     /// Makes the OS image, expanded, or the initrd, unpacked, of that of an earlier release. Is offered beside a release; no manifest
     /// names it.
     Patch,
-    /// shim, the first loader on UEFI (goes to `EFI/BOOT/BOOTX64.EFI`).
+    /// shim, the first loader on UEFI ([`EfiLoaders::shim`](crate::architecture::EfiLoaders::shim)).
     Shim,
     /// The MOK manager that shim starts when keys are to be enrolled.
     MokManager,
@@ -261,6 +269,11 @@ impl Release {
             }
         }
         release.check_sizes()?;
+        if let Some(iso) = &release.iso
+            && iso.bios.is_some() != release.architecture.has_bios()
+        {
+            return Err(ParseReleaseError::BootCode(release.architecture));
+        }
         let mut words = release.kernel_arguments.iter();
         if let Some(word) = words.find(|word| !is_boot_menu_word(word)) {
             return Err(ParseReleaseError::Menu(word.clone()));
@@ -279,7 +292,8 @@ impl Release {
     /// Refuses lengths that no medium has. Commands add lengths up, which must not overflow.
     fn check_sizes(&self) -> Result<(), ParseReleaseError> {
         let payloads = self.payloads.iter().map(|payload| (payload.path.as_str(), payload.size));
-        let eltorito = self.iso.iter().map(|iso| ("iso.eltorito_size", iso.eltorito_size));
+        let bios = self.iso.iter().filter_map(|iso| iso.bios);
+        let eltorito = bios.map(|code| ("iso.eltorito_size", code.eltorito_size));
         let mut sum = 0_u64;
         for (name, size) in payloads.chain(eltorito).chain([("expanded.size", self.expanded.size)]) {
             if size > ByteSize::LARGEST_FILE.get() {
@@ -378,6 +392,9 @@ pub enum ParseReleaseError {
     /// A file that is longer than any of a medium.
     #[error("the release manifest gives {name:?} {size} bytes; the limit is {}", ByteSize::LARGEST_FILE)]
     Size { name: String, size: u64 },
+    /// Boot code for BIOS where there is no BIOS, or none where there is one.
+    #[error("the release manifest is for {0} and does not have the boot code of its ISOs")]
+    BootCode(Architecture),
     /// Files that are longer together than any medium.
     #[error("the files in the release manifest have {0} together; the limit is {LARGEST_RELEASE}")]
     Sum(ByteSize),
@@ -400,7 +417,7 @@ mod tests {
             name: "NQRust Hypervisor".into(),
             version: "1.0".into(),
             rollback_index: RollbackIndex::default(),
-            architecture: "amd64".into(),
+            architecture: Architecture::Amd64,
             epoch: 0,
             medium: MediumKind::Full,
             kernel: "6.1.0".into(),
@@ -466,9 +483,11 @@ mod tests {
             let digest = Digest::of(b"");
             Some(IsoRecipe {
                 recipe: 3,
-                eltorito_size,
-                eltorito_sha256: digest,
-                boot_sector_sha256: digest,
+                bios: Some(BiosBootCode {
+                    eltorito_size,
+                    eltorito_sha256: digest,
+                    boot_sector_sha256: digest,
+                }),
                 rootfs_root_hash: None,
             })
         };
@@ -491,6 +510,28 @@ mod tests {
         {
             let error = parse(sizes, expanded, eltorito).unwrap_err();
             assert!(matches!(error, ParseReleaseError::Sum(_)), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_boot_code_for_bios_is_there_where_there_is_a_bios() {
+        let digest = Digest::of(b"");
+        let code = BiosBootCode { eltorito_size: 1, eltorito_sha256: digest, boot_sector_sha256: digest };
+        for (architecture, bios, right) in [
+            (Architecture::Amd64, Some(code), true),
+            (Architecture::Amd64, None, false),
+            (Architecture::Arm64, None, true),
+            (Architecture::Arm64, Some(code), false),
+        ] {
+            let iso = Some(IsoRecipe { recipe: 4, bios, rootfs_root_hash: None });
+            let release = Release { architecture, iso, ..sample("rootfs.squashfs") };
+            let read = Release::parse(&release.to_bytes());
+            match right {
+                true => assert_eq!(read.unwrap(), release),
+                false => {
+                    assert!(matches!(read, Err(ParseReleaseError::BootCode(found)) if found == architecture))
+                }
+            }
         }
     }
 

@@ -7,7 +7,8 @@ use medium::customization::argument;
 use medium::iso::map::{ExpectedBytes, IsoMap};
 use medium::iso::{esp, recipe};
 use medium::signatures;
-use model::release::{IsoRecipe, Purpose, Release};
+use model::architecture::Architecture;
+use model::release::{BiosBootCode, IsoRecipe, Purpose, Release};
 
 use crate::release::contents;
 
@@ -20,14 +21,21 @@ fn boot_code() -> ([u8; 512], Vec<u8>) {
 pub fn release() -> Release {
     let (hybrid, eltorito) = boot_code();
     let release = crate::release::release();
-    let iso = IsoRecipe {
-        recipe: recipe::NUMBER,
+    let bios = BiosBootCode {
         eltorito_size: eltorito.len() as u64,
         eltorito_sha256: grub::eltorito_digest(&eltorito).unwrap(),
         boot_sector_sha256: grub::boot_sector_digest(&hybrid).unwrap(),
-        rootfs_root_hash: Some(tree(&release).root),
     };
-    Release { iso: Some(iso), ..release }
+    let rootfs_root_hash = Some(tree(&release).root);
+    Release { iso: Some(IsoRecipe { recipe: recipe::NUMBER, bios: Some(bios), rootfs_root_hash }), ..release }
+}
+
+/// The same for an architecture without a BIOS.
+pub fn arm64_release() -> Release {
+    let mut release = Release { architecture: Architecture::Arm64, ..release() };
+    release.payloads.retain(|payload| !matches!(payload.purpose, Purpose::GrubBoot | Purpose::GrubCore));
+    release.iso.as_mut().unwrap().bios = None;
+    release
 }
 
 /// The hash tree over the OS image of `release`.
@@ -47,12 +55,11 @@ pub fn image(release: &Release) -> Vec<u8> {
 
 /// The ISO of `release` with these signatures.
 pub fn signed_image(release: &Release, signatures: Option<&[u8]>) -> Vec<u8> {
-    let (hybrid, mut eltorito) = boot_code();
+    let (hybrid, eltorito) = boot_code();
     let manifest = release.to_bytes();
     let map = IsoMap::of(release, &manifest).unwrap().unwrap();
     let menu = map.recipe.menu();
     let loaders = map.loaders.map(|(_, payload)| content(&payload.path));
-    grub::patch_eltorito(&mut eltorito, map.eltorito).unwrap();
     let mut image = Vec::new();
     for region in &map.regions {
         assert_eq!(region.at.0, image.len() as u64, "no gap before {}", region.owner);
@@ -63,10 +70,14 @@ pub fn signed_image(release: &Release, signatures: Option<&[u8]>) -> Vec<u8> {
             }
             ExpectedBytes::Signatures => image.extend(signatures::padded(signatures).unwrap()),
             ExpectedBytes::Payload(payload) => image.extend_from_slice(content(&payload.path)),
-            ExpectedBytes::BootSector => {
-                image.extend(grub::first_sector(&hybrid, map.eltorito, map.size).unwrap());
+            ExpectedBytes::BootSector(placed) => {
+                image.extend(grub::first_sector(&hybrid, placed.eltorito, map.size).unwrap());
             }
-            ExpectedBytes::Eltorito => image.extend_from_slice(&eltorito),
+            ExpectedBytes::Eltorito(placed) => {
+                let mut eltorito = eltorito.clone();
+                grub::patch_eltorito(&mut eltorito, placed.eltorito).unwrap();
+                image.extend(eltorito);
+            }
             ExpectedBytes::Esp => image.extend(esp::image(&menu, release.epoch, loaders).unwrap()),
             ExpectedBytes::Arguments => image.extend(argument::grub(&[], None).unwrap()),
             ExpectedBytes::Tree(_) => image.extend(tree(release).bytes),

@@ -34,7 +34,7 @@ impl SampleMedium {
             name: "NQRust Hypervisor".into(),
             version: "1.0".into(),
             rollback_index: model::rollback_index::RollbackIndex::default(),
-            architecture: "amd64".into(),
+            architecture: model::architecture::Architecture::Amd64,
             epoch: 1_700_000_000,
             medium,
             kernel: "6.1.0-40-amd64".into(),

@@ -1,6 +1,7 @@
 //! The release manifest of a small medium, and what its payloads hold.
 
 use base::digest::Digest;
+use model::architecture::Architecture;
 use model::release::{Containerd, ExpandedImage, FORMAT, Image, MediumKind, Payload, Purpose, Release};
 
 use crate::squashfs;
@@ -85,7 +86,7 @@ pub fn release() -> Release {
         name: "NQRust Hypervisor".into(),
         version: "0.1.0".into(),
         rollback_index: model::rollback_index::RollbackIndex::default(),
-        architecture: "amd64".into(),
+        architecture: Architecture::Amd64,
         epoch: 1_700_000_000,
         medium: MediumKind::Full,
         kernel: "6.1.0".into(),

@@ -152,7 +152,7 @@ mod tests {
         config.install.device = "/dev/vda".parse().ok();
         config.install.reinstall = rule.parse().unwrap();
         change(&mut config);
-        let inventory = Inventory { disks: disks.to_vec(), nics: vec![] };
+        let inventory = Inventory { disks: disks.to_vec(), ..Inventory::default() };
         foretell(&config, &inventory, &media, None).unwrap()
     }
 
@@ -171,7 +171,7 @@ mod tests {
         let left = |class, disks: &[Disk]| {
             let error = Failure::new(class, "fetching http://192.0.2.1/node.yaml")
                 .because(anyhow::anyhow!("connection refused"));
-            let inventory = Inventory { disks: disks.to_vec(), nics: vec![] };
+            let inventory = Inventory { disks: disks.to_vec(), ..Inventory::default() };
             without_configuration(&error.into(), &inventory, &ScriptedRunner::failing("Input/output error"))
         };
         let (one, empty): (Disk, Disk) = (node("vda", true), disk("vdb", ByteSize::gib(32)));

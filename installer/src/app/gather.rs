@@ -606,7 +606,7 @@ mod tests {
             name: "Sample".into(),
             version: "1".into(),
             rollback_index: model::rollback_index::RollbackIndex::default(),
-            architecture: "amd64".into(),
+            architecture: model::architecture::Architecture::Amd64,
             epoch: 0,
             medium: model::release::MediumKind::Full,
             kernel: "6.1".into(),

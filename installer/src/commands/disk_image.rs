@@ -123,7 +123,7 @@ impl DiskImageArgs {
             _ => sizes.disk_minimum,
         };
         let inventory =
-            Inventory { disks: vec![disk(&self.output, self.size.unwrap_or(least))], nics: vec![] };
+            Inventory { disks: vec![disk(&self.output, self.size.unwrap_or(least))], ..Inventory::default() };
         let fetch = SystemFetch::new(media.combined.authorities.clone(), RetryPolicy::default());
         let mut warn = |text| progress.note("configuration", format!("warning: {text}"));
         let config = resolve(config, &fetch, &mut warn)?;

@@ -1,17 +1,13 @@
 //! Boot loaders, taken from the packages of the base, so that they fit its kernel and its revocations.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use base::command::{Invocation, Runner};
 use base::failure::{Class, Failure};
+use model::architecture::Architecture;
+use model::release::Purpose;
 
-/// shim, signed by Microsoft.
-pub const SHIM: &str = "shimx64.efi";
-/// The MOK manager, signed by the distribution's key in shim.
-pub const MOK_MANAGER: &str = "mmx64.efi";
-/// GRUB for UEFI, signed by the distribution's key in shim.
-pub const GRUB_EFI: &str = "grubx64.efi";
 /// GRUB's boot sector for BIOS and hard disks.
 pub const GRUB_BOOT: &str = "boot.img";
 /// GRUB's core for BIOS and hard disks; looks for its files in `/grub` on the second partition.
@@ -21,14 +17,69 @@ pub const ELTORITO: &str = "eltorito.img";
 /// The boot sector that makes an ISO on a USB stick start the El Torito image.
 pub const HYBRID: &str = "boot_hybrid.img";
 
-/// Where Debian and its relatives keep each file, best first.
-const CANDIDATES: &[(&str, &[&str])] = &[
-    (SHIM, &["usr/lib/shim/shimx64.efi.signed", "usr/lib/shim/shimx64.efi.signed.latest"]),
-    (MOK_MANAGER, &["usr/lib/shim/mmx64.efi.signed", "usr/lib/shim/mmx64.efi"]),
-    (GRUB_EFI, &["usr/lib/grub/x86_64-efi-signed/grubx64.efi.signed"]),
-    (GRUB_BOOT, &["usr/lib/grub/i386-pc/boot.img"]),
-    (HYBRID, &["usr/lib/grub/i386-pc/boot_hybrid.img"]),
+/// A loader that a base has.
+#[derive(Clone, Copy, Debug)]
+struct PackagedLoader {
+    /// The name of the file in the directory of loaders.
+    name: &'static str,
+    /// None if it is no payload.
+    purpose: Option<Purpose>,
+    /// Where Debian and its relatives keep it, best first.
+    candidates: &'static [&'static str],
+}
+
+const fn loader(
+    name: &'static str,
+    purpose: Option<Purpose>,
+    candidates: &'static [&'static str],
+) -> PackagedLoader {
+    PackagedLoader { name, purpose, candidates }
+}
+
+/// shim is signed by Microsoft, the MOK manager and GRUB for UEFI by the key of the distribution in shim.
+const AMD64: &[PackagedLoader] = &[
+    loader(
+        "shimx64.efi",
+        Some(Purpose::Shim),
+        &["usr/lib/shim/shimx64.efi.signed", "usr/lib/shim/shimx64.efi.signed.latest"],
+    ),
+    loader(
+        "mmx64.efi",
+        Some(Purpose::MokManager),
+        &["usr/lib/shim/mmx64.efi.signed", "usr/lib/shim/mmx64.efi"],
+    ),
+    loader("grubx64.efi", Some(Purpose::GrubEfi), &["usr/lib/grub/x86_64-efi-signed/grubx64.efi.signed"]),
+    loader(GRUB_BOOT, Some(Purpose::GrubBoot), &["usr/lib/grub/i386-pc/boot.img"]),
+    loader(HYBRID, None, &["usr/lib/grub/i386-pc/boot_hybrid.img"]),
 ];
+const ARM64: &[PackagedLoader] = &[
+    loader(
+        "shimaa64.efi",
+        Some(Purpose::Shim),
+        &["usr/lib/shim/shimaa64.efi.signed", "usr/lib/shim/shimaa64.efi.signed.latest"],
+    ),
+    loader(
+        "mmaa64.efi",
+        Some(Purpose::MokManager),
+        &["usr/lib/shim/mmaa64.efi.signed", "usr/lib/shim/mmaa64.efi"],
+    ),
+    loader("grubaa64.efi", Some(Purpose::GrubEfi), &["usr/lib/grub/arm64-efi-signed/grubaa64.efi.signed"]),
+];
+
+fn packaged(architecture: Architecture) -> &'static [PackagedLoader] {
+    match architecture {
+        Architecture::Amd64 => AMD64,
+        Architecture::Arm64 => ARM64,
+    }
+}
+
+/// The loaders of media, by the names of their files in the directory that [`collect`] fills, in the order in which a manifest has them.
+#[must_use]
+pub fn payloads(architecture: Architecture) -> Vec<(&'static str, Purpose)> {
+    let packaged = packaged(architecture).iter().filter_map(|loader| Some((loader.name, loader.purpose?)));
+    let made = architecture.has_bios().then_some((GRUB_CORE, Purpose::GrubCore));
+    packaged.chain(made).collect()
+}
 
 /// Modules in both BIOS cores, so that neither needs module files. Text mode only: a core that is loaded from the BIOS
 /// boot partition must stay below 480 KiB.
@@ -78,20 +129,28 @@ const BIOS_MODULES: &str = "usr/lib/grub/i386-pc";
 const WORKPLACE: &str = "nqrust-loaders";
 const CONFIG: &str = "core.cfg";
 
-/// Puts every loader into `out`, under the names of this module's constants. `inside` is a command of the base: the program,
-/// by its path in the base, is run with the base as its root.
+/// Puts every loader into `out`. `inside` is a command of the base: the program, by its path in the base, is run with the base as its
+/// root.
 pub fn collect(
+    architecture: Architecture,
     root: &Path,
     out: &Path,
     runner: &dyn Runner,
     inside: &dyn Fn(&str) -> Invocation,
 ) -> Result<()> {
-    for (name, candidates) in CANDIDATES {
-        let source = find(root, name, candidates)?;
+    let find = |name: &str, candidates: &[&str]| {
+        let found = candidates.iter().map(|candidate| root.join(candidate)).find(|path| path.is_file());
+        found.ok_or_else(|| missing(architecture, name, candidates))
+    };
+    for PackagedLoader { name, candidates, .. } in packaged(architecture) {
+        let source = find(name, candidates)?;
         let target = out.join(name);
         std::fs::copy(&source, &target).with_context(|| format!("copying {}", source.display()))?;
     }
-    find(root, "grub-mkimage", &[MKIMAGE])?;
+    if !architecture.has_bios() {
+        return Ok(());
+    }
+    find("grub-mkimage", &[MKIMAGE])?;
     let workplace = root.join(WORKPLACE);
     std::fs::create_dir(&workplace).with_context(|| format!("making {}", workplace.display()))?;
     std::fs::write(workplace.join(CONFIG), CORE_CONFIG)
@@ -113,14 +172,14 @@ pub fn collect(
     std::fs::remove_dir_all(&workplace).with_context(|| format!("removing {}", workplace.display()))
 }
 
-fn find(root: &Path, name: &str, candidates: &[&str]) -> Result<PathBuf> {
-    let found = candidates.iter().map(|candidate| root.join(candidate)).find(|path| path.is_file());
-    found.ok_or_else(|| {
-        Failure::new(Class::Invalid, format!("the base has no {name}"))
-            .because(anyhow::anyhow!("looked for /{}", candidates.join(" and /")))
-            .hint("Include the packages shim-signed, grub-efi-amd64-signed, grub-pc-bin and grub-common.")
-            .into()
-    })
+fn missing(architecture: Architecture, name: &str, candidates: &[&str]) -> Failure {
+    let packages = match architecture {
+        Architecture::Amd64 => "shim-signed, grub-efi-amd64-signed, grub-pc-bin and grub-common",
+        Architecture::Arm64 => "shim-signed and grub-efi-arm64-signed",
+    };
+    Failure::new(Class::Invalid, format!("the base has no {name}"))
+        .because(anyhow::anyhow!("looked for /{}", candidates.join(" and /")))
+        .hint(format!("Include the packages {packages}."))
 }
 
 #[cfg(test)]
@@ -154,7 +213,8 @@ mod tests {
     /// A base with every loader, and with the files of `further`.
     fn base_with(further: &[&str]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
-        for path in CANDIDATES.iter().map(|(_, candidates)| candidates[0]).chain(further.iter().copied()) {
+        let packaged = Architecture::ALL.into_iter().flat_map(packaged).map(|loader| loader.candidates[0]);
+        for path in packaged.chain(further.iter().copied()) {
             let path = root.path().join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "loader").unwrap();
@@ -166,8 +226,10 @@ mod tests {
     fn a_missing_loader_is_named_with_every_place_that_was_searched() {
         let directory = tempfile::tempdir().unwrap();
         let recorder = Recorder::new(directory.path());
-        let error = collect(directory.path(), directory.path(), &recorder, &|name| Invocation::new(name))
-            .unwrap_err();
+        let error = collect(Architecture::Amd64, directory.path(), directory.path(), &recorder, &|name| {
+            Invocation::new(name)
+        })
+        .unwrap_err();
         let text = base::failure::render(&error);
         assert!(text.contains("no shimx64.efi") && text.contains("shimx64.efi.signed.latest"), "{text}");
     }
@@ -176,7 +238,9 @@ mod tests {
     fn a_base_that_cannot_make_cores_is_told_with_the_package_that_can() {
         let (root, out) = (base_with(&[]), tempfile::tempdir().unwrap());
         let recorder = Recorder::new(root.path());
-        let error = collect(root.path(), out.path(), &recorder, &|name| Invocation::new(name)).unwrap_err();
+        let error =
+            collect(Architecture::Amd64, root.path(), out.path(), &recorder, &|name| Invocation::new(name))
+                .unwrap_err();
         let text = base::failure::render(&error);
         assert!(text.contains("no grub-mkimage") && text.contains("grub-common"), "{text}");
     }
@@ -186,7 +250,7 @@ mod tests {
         let (root, out) = (base_with(&[MKIMAGE]), tempfile::tempdir().unwrap());
         let recorder = Recorder::new(root.path());
         let inside = |program: &str| Invocation::new("chroot").args(["/tree", program]);
-        collect(root.path(), out.path(), &recorder, &inside).unwrap();
+        collect(Architecture::Amd64, root.path(), out.path(), &recorder, &inside).unwrap();
         let ran = recorder.ran.into_inner().unwrap();
         assert_eq!(ran.len(), 2);
         let start = "chroot /tree /usr/bin/grub-mkimage ";
@@ -202,5 +266,22 @@ mod tests {
         );
         assert!(out.path().join(GRUB_CORE).is_file() && out.path().join(ELTORITO).is_file());
         assert!(!root.path().join(WORKPLACE).exists());
+    }
+
+    #[test]
+    fn arm64_has_the_loaders_of_uefi_alone() {
+        let (root, out) = (base_with(&[]), tempfile::tempdir().unwrap());
+        let recorder = Recorder::new(root.path());
+        collect(Architecture::Arm64, root.path(), out.path(), &recorder, &|name| Invocation::new(name))
+            .unwrap();
+        assert!(recorder.ran.into_inner().unwrap().is_empty());
+        let mut names: Vec<_> =
+            fs::read_dir(out.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["grubaa64.efi", "mmaa64.efi", "shimaa64.efi"]);
+        let payloads = payloads(Architecture::Arm64);
+        assert!(payloads.iter().all(|(name, _)| out.path().join(name).is_file()) && payloads.len() == 3);
+        let error = missing(Architecture::Arm64, "shimaa64.efi", &["usr/lib/shim/x"]).into();
+        assert!(base::failure::render(&error).contains("grub-efi-arm64-signed"));
     }
 }

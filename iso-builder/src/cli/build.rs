@@ -2,14 +2,16 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use base::program::Context;
 use base::size::ByteSize;
 
 use crate::definition::OutputKind;
 use crate::images::pull;
 use crate::lock::LockPolicy;
-use crate::pipeline::{self, BuildOptions, BuildSigners, BuiltFile, CacheOptions, InputOptions, PullOptions};
+use crate::pipeline::{
+    self, BuildOptions, BuildSigners, BuiltFile, CacheOptions, InputOptions, InstallerChoice, PullOptions,
+};
 use crate::signing::arguments::SigningArguments;
 
 /// Build media from an image definition.
@@ -116,11 +118,10 @@ impl BuildCommand {
         if let Some(file) = &self.summary_file {
             pipeline::check_summary(file)?;
         }
-        let installer = installer(self.installer)?;
         let options = BuildOptions {
             inputs: self.inputs.into(),
             output: self.output,
-            installer,
+            installer: InstallerChoice::of(self.installer),
             signers: BuildSigners::Keys(self.signing.options()?),
             only: self.only,
         };
@@ -134,13 +135,5 @@ impl BuildCommand {
             format!("{}  {size:>10}  {}", &medium.sha256.to_string()[..16], medium.path.display())
         };
         context.show(&media, || media.iter().map(line).collect::<Vec<_>>().join("\n"))
-    }
-}
-
-/// The installer that is named, or else the one that belongs to this builder.
-pub(super) fn installer(named: Option<PathBuf>) -> Result<PathBuf> {
-    match named {
-        Some(installer) => Ok(installer),
-        None => Ok(pipeline::standard(&std::env::current_exe().context("finding this program's own place")?)),
     }
 }

@@ -6,8 +6,8 @@ use anyhow::{Context as _, Result};
 use base::program::Context;
 use formats::oci::ImageReference;
 
-use super::build::{InputArguments, installer};
-use crate::pipeline::{self, BuilderImageOptions};
+use super::build::InputArguments;
+use crate::pipeline::{self, BuilderImageOptions, InstallerChoice};
 
 /// Make a container image of this builder, as an OCI image layout.
 ///
@@ -35,7 +35,7 @@ impl BuilderImageCommand {
             output: self.output,
             name: self.name,
             builder: std::env::current_exe().context("finding this program's own place")?,
-            installer: installer(self.installer)?,
+            installer: InstallerChoice::of(self.installer),
         };
         let image = pipeline::builder_image(&options, &context.progress)?;
         context.show(&image, || image.to_string())

@@ -6,8 +6,7 @@ use anyhow::Result;
 use base::failure::{Class, Failure};
 use base::program::Context;
 
-use super::build::installer;
-use crate::pipeline::{self, BuildCheck, CheckOptions, CheckReport, CheckState};
+use crate::pipeline::{self, BuildCheck, CheckOptions, CheckReport, CheckState, InstallerChoice};
 
 /// Check an image definition and everything that it refers to, without network and privileges.
 ///
@@ -32,7 +31,8 @@ pub(super) struct CheckCommand {
 impl CheckCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         let Self { definition, locked, strict, installer: named } = self;
-        let report = pipeline::check(&CheckOptions { definition, installer: installer(named)?, locked })?;
+        let report =
+            pipeline::check(&CheckOptions { definition, installer: InstallerChoice::of(named), locked })?;
         context.show(&report, || report.checks.iter().map(line).collect::<Vec<_>>().join("\n"))?;
         verdict(&report, strict)
     }

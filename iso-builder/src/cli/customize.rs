@@ -315,6 +315,7 @@ mod tests {
         assert_eq!(class_of(&error), Class::Invalid);
         assert!(error.to_string().contains("os.boot_password"), "{error}");
         let menu = Menu {
+            architecture: model::architecture::Architecture::Amd64,
             title: "t".into(),
             volume: "T".into(),
             release: Digest::of(b""),

@@ -7,9 +7,10 @@ use base::failure::{Class, Failure};
 use base::program::Context;
 use formats::dsse::Envelope;
 
-use super::build::{CacheArguments, PullArguments, installer};
+use super::build::{CacheArguments, PullArguments};
 use super::keys::moment;
 use crate::media::sign::SignableMedia;
+use crate::pipeline::InstallerChoice;
 use crate::reproduce::{ComparedInput, ReproduceOptions, Reproduction, reproduce};
 use crate::signing::arguments::SigningArguments;
 use crate::signing::{ReleaseSigner, add_all, public_keys};
@@ -68,7 +69,7 @@ impl ReproduceCommand {
         let options = ReproduceOptions {
             release: self.release,
             definition: self.definition,
-            installer: installer(self.installer)?,
+            installer: InstallerChoice::of(self.installer),
             offline: self.offline,
             pull: self.pull.into(),
             cache: self.cache.into(),

@@ -6,8 +6,7 @@ use anyhow::{Context as _, Result};
 use base::program::Context;
 use formats::oci::ImageReference;
 
-use super::build::installer;
-use crate::pipeline;
+use crate::pipeline::{self, InstallerChoice};
 
 /// Make the container image by which a controller of a cluster updates its nodes, as an OCI image layout.
 ///
@@ -29,7 +28,7 @@ pub(super) struct RunnerImageCommand {
 impl RunnerImageCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         let name: ImageReference = self.name.parse().context("reading the name of the image")?;
-        let image = pipeline::runner_image(&installer(self.installer)?, &name, &self.output)?;
+        let image = pipeline::runner_image(&InstallerChoice::of(self.installer), &name, &self.output)?;
         context.show(&image, || image.to_string())
     }
 }

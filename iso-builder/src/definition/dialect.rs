@@ -42,6 +42,7 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("k8s", "kubeadm"),
     ("x86_64", "amd64"),
     ("x86-64", "amd64"),
+    ("aarch64", "arm64"),
 ];
 
 /// The reader's rules for an image definition.

@@ -17,7 +17,7 @@ const ADD: &str = "add";
 const REMOVE: &str = "remove";
 /// Keys whose value alone says which element of a list is meant.
 const NAMES: [&str; 6] = ["name", "image", "list", "layout", "archive", "path"];
-/// The list whose elements may have a version or a release behind the name.
+/// The list whose elements may have a version, a release or architectures behind the name.
 const PACKAGES: &str = "base.debian.include";
 
 /// The tree of a definition with this JSON Schema: `own`, over what it inherits.
@@ -190,12 +190,12 @@ fn name_of(node: &TreeNode) -> Option<&str> {
     }
 }
 
-/// True if an element of `remove` means this element of the list at `path`: an equal one, a package whatever its version, a
-/// group by its name, or a group that has at least the same keys with the same values.
+/// True if an element of `remove` means this element of the list at `path`: an equal one, a package whatever its version and its
+/// architectures, a group by its name, or a group that has at least the same keys with the same values.
 fn is_meant(pattern: &TreeNode, item: &TreeNode, path: &str) -> bool {
     match (&pattern.kind, &item.kind) {
         (NodeKind::Scalar { text, .. }, NodeKind::Scalar { text: item, .. }) => {
-            item == text || path == PACKAGES && item.split(['=', '/']).next() == Some(text)
+            item == text || path == PACKAGES && item.split(['=', '/', ' ', '[']).next() == Some(text)
         }
         (NodeKind::Scalar { text, .. }, NodeKind::Map(_)) => name_of(item) == Some(text),
         (NodeKind::Map(wanted), NodeKind::Map(_)) => !wanted.is_empty() && has_all(item, wanted),

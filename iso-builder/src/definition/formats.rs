@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use document::format::{Format, FormatFault, FormatResult, ensure};
 use model::release::is_boot_menu_word;
 
+use super::restriction;
 use crate::images::spec as images;
 use crate::kubernetes::texts::{self as kubernetes, ArchiveName, Artifacts};
 use crate::signing::spec as signing;
@@ -176,8 +177,10 @@ fn is_web(url: &str) -> bool {
     rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
 }
 
-/// Debian policy 5.6.1, with an optional `/release` or `=version` as apt understands them.
+/// Debian policy 5.6.1, with an optional `/release` or `=version` as apt understands them, and the architectures that it is for.
 fn package(text: &str) -> FormatResult {
+    restriction::check(text)?;
+    let text = restriction::name(text);
     let name = text.split(['=', '/']).next().unwrap_or("");
     let right = name.len() >= 2
         && name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
@@ -228,7 +231,7 @@ mod tests {
         for name in ["-y", "?essential", "a", "UPPER", "two words", "~Uinstalled", "$(reboot)"] {
             assert!(package(name).is_err(), "{name}");
         }
-        for name in ["libc6", "g++", "linux-image-amd64", "curl=7.88.1-10", "0ad"] {
+        for name in ["libc6", "grub-pc-bin [amd64]", "g++", "linux-image-amd64", "curl=7.88.1-10", "0ad"] {
             assert!(package(name).is_ok(), "{name}");
         }
     }

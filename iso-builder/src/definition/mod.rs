@@ -12,6 +12,7 @@ mod formats;
 mod outputs;
 mod profile;
 mod read;
+mod restriction;
 mod rules;
 mod shape;
 mod show;
@@ -21,6 +22,7 @@ mod tests;
 
 use std::path::PathBuf;
 
+use model::architecture::Architecture;
 use model::config::registries::Registries;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -102,6 +104,17 @@ pub struct Definition {
 }
 
 impl Definition {
+    /// Drops the packages that are for other architectures, and the restrictions of those that stay.
+    fn for_its_architecture(mut self) -> Self {
+        if let Base::Debian(base) = &mut self.base {
+            base.include.retain(|package| restriction::counts_for(package, self.architecture));
+            for package in &mut base.include {
+                package.truncate(restriction::name(package).len());
+            }
+        }
+        self
+    }
+
     /// Whose containerd runs on the nodes: that of the Kubernetes distribution which the OS image brings, or else what
     /// `images.runtime` says.
     #[must_use]
@@ -109,25 +122,6 @@ impl Definition {
         match &self.kubernetes {
             Some(kubernetes) => kubernetes.distribution.into(),
             None => self.images.runtime.unwrap_or_default(),
-        }
-    }
-}
-
-/// Architectures that media are made for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Architecture {
-    /// 64-bit x86.
-    #[default]
-    Amd64,
-}
-
-impl Architecture {
-    /// Debian's name.
-    #[must_use]
-    pub fn debian(self) -> &'static str {
-        match self {
-            Self::Amd64 => "amd64",
         }
     }
 }
@@ -168,7 +162,7 @@ pub enum Base {
 #[serde(deny_unknown_fields)]
 pub struct DebianBase {
     /// Packages to install besides the essential ones; what they depend on follows, what they recommend
-    /// does not.
+    /// does not. `NAME [amd64]` counts for this architecture only, `NAME [!amd64]` for all others.
     pub include: Vec<String>,
 }
 

@@ -140,7 +140,7 @@ pub(super) fn parse(
     walk.unusable = UnusableValues::default();
     walk.findings(rules::check(&root, &value, search), &mistakes);
     let definition = match walk.is_clean() {
-        true => serde_json::from_value(value).map_err(drop),
+        true => serde_json::from_value(value).map(Definition::for_its_architecture).map_err(drop),
         false => Err(()),
     };
     if definition.is_err() && walk.is_clean() {

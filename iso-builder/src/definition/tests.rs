@@ -7,6 +7,7 @@ use std::path::Path;
 
 use base::failure::{class_of, render};
 use formats::minisign::SecretKey;
+use model::architecture::Architecture;
 use model::config::Invalid;
 use model::rollback_index::RollbackIndex;
 use proptest::prelude::*;
@@ -14,7 +15,7 @@ use proptest::prelude::*;
 use super::chain::DefinitionText;
 use super::formats::PathTarget;
 use super::read::{alone, parse};
-use super::{Definition, LoadedDefinition};
+use super::{Base, Definition, LoadedDefinition};
 
 const REQUIRED_KEYS: &str = "id: a\nname: A\nversion: '1'\nbase: {debian: {include: [dash]}}\n";
 
@@ -275,7 +276,9 @@ fn every_definition_of_the_repository_is_what_its_types_make_of_it_and_has_the_b
     // Beside a release of Kubernetes, which `make kubernetes` has built in a repository or not.
     let place = tempfile::tempdir().unwrap();
     let repository = fs::canonicalize(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).unwrap();
-    fs::create_dir_all(place.path().join("target/kubernetes")).unwrap();
+    for release in ["kubernetes", "kubernetes-arm64"] {
+        fs::create_dir_all(place.path().join("target").join(release)).unwrap();
+    }
     std::os::unix::fs::symlink(repository.join("overlays"), place.path().join("overlays")).unwrap();
     let folder = place.path().join("configs/images");
     fs::create_dir_all(&folder).unwrap();
@@ -292,7 +295,17 @@ fn every_definition_of_the_repository_is_what_its_types_make_of_it_and_has_the_b
         let loaded = LoadedDefinition::read(&file).unwrap();
         assert_eq!(loaded.definition.version, env!("CARGO_PKG_VERSION"), "{}", file.display());
         let text = super::show(&file).unwrap().yaml;
-        assert_eq!(loaded.definition, serde_saphyr::from_str(&text).unwrap(), "{}", file.display());
+        let shown: Definition = serde_saphyr::from_str(&text).unwrap();
+        assert_eq!(loaded.definition, shown.for_its_architecture(), "{}", file.display());
+        let packages = |base: &Base| match base {
+            Base::Debian(base) => base.include.join(" "),
+            _ => String::new(),
+        };
+        let (own, packages) = (loaded.definition.architecture, packages(&loaded.definition.base));
+        for architecture in Architecture::ALL {
+            let kernel = packages.contains(&format!("linux-image-{architecture}"));
+            assert_eq!(kernel, architecture == own, "{}: {packages}", file.display());
+        }
     }
 }
 

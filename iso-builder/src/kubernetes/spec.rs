@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use document::finding::Finding;
+use model::architecture::Architecture;
 use model::config::Distribution;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -73,10 +74,10 @@ impl Kubernetes {
     }
 
     #[must_use]
-    pub fn artifacts(&self) -> Artifacts {
+    pub fn artifacts(&self, architecture: Architecture) -> Artifacts {
         self.artifacts.clone().unwrap_or_else(|| {
             Artifacts::Url(match self.distribution {
-                Distribution::Kubeadm => upstream::public_url(&self.version),
+                Distribution::Kubeadm => upstream::public_url(&self.version, architecture),
                 Distribution::Rke2 | Distribution::K3s => {
                     let (owner, name) = self.repository();
                     let version = self.version.as_str().replace('+', "%2B");
@@ -119,11 +120,11 @@ impl Kubernetes {
     /// The files that have the distribution's programs: RKE2's archive of an installation, K3s's executable, or those
     /// of upstream Kubernetes.
     #[must_use]
-    pub fn programs(&self, architecture: &str) -> Vec<String> {
+    pub fn programs(&self, architecture: Architecture) -> Vec<String> {
         match self.distribution {
             Distribution::Rke2 => vec![format!("rke2.linux-{architecture}.tar.gz")],
             // Releases for other architectures have it at the end of the name.
-            Distribution::K3s if architecture == "amd64" => vec!["k3s".into()],
+            Distribution::K3s if architecture == Architecture::Amd64 => vec!["k3s".into()],
             Distribution::K3s => vec![format!("k3s-{architecture}")],
             Distribution::Kubeadm => {
                 let crictl = self.has_archives().then_some(upstream::CRICTL);
@@ -134,7 +135,7 @@ impl Kubernetes {
 
     /// All files of the release that are needed, sorted.
     #[must_use]
-    pub fn files(&self, architecture: &str) -> Vec<String> {
+    pub fn files(&self, architecture: Architecture) -> Vec<String> {
         let mut names = self.archives(architecture);
         names.extend(self.programs(architecture));
         names.sort();
@@ -143,7 +144,7 @@ impl Kubernetes {
 
     /// The archives of container images, each once.
     #[must_use]
-    pub fn archives(&self, architecture: &str) -> Vec<String> {
+    pub fn archives(&self, architecture: Architecture) -> Vec<String> {
         match self.distribution {
             Distribution::K3s => return vec![format!("k3s-airgap-images-{architecture}.tar.zst")],
             Distribution::Kubeadm if self.has_archives() => return upstream::archives(),
@@ -171,7 +172,7 @@ pub enum Checksums {
 
 /// The name of the release's list of checksums.
 #[must_use]
-pub fn checksums(architecture: &str) -> String {
+pub fn checksums(architecture: Architecture) -> String {
     format!("sha256sum-{architecture}.txt")
 }
 
@@ -186,28 +187,34 @@ mod tests {
     #[test]
     fn a_release_has_the_files_that_its_definition_means() {
         let rke2 = read("{distribution: rke2, version: v1.33.1+rke2r1}");
-        assert_eq!(rke2.programs("amd64"), ["rke2.linux-amd64.tar.gz"]);
+        assert_eq!(rke2.programs(Architecture::Amd64), ["rke2.linux-amd64.tar.gz"]);
         let archives =
             ["canal", "core", "multus"].map(|name| format!("rke2-images-{name}.linux-amd64.tar.zst"));
-        assert_eq!(rke2.archives("amd64"), archives);
+        assert_eq!(rke2.archives(Architecture::Amd64), archives);
         let url = "https://github.com/rancher/rke2/releases/download/v1.33.1%2Brke2r1";
-        assert_eq!(rke2.artifacts(), Artifacts::Url(url.into()));
+        assert_eq!(rke2.artifacts(Architecture::Amd64), Artifacts::Url(url.into()));
         let some = read("{distribution: rke2, version: v1.33.1+rke2r1, images: [core, cilium, core]}");
-        assert_eq!(some.archives("amd64").len(), 2);
+        assert_eq!(some.archives(Architecture::Amd64).len(), 2);
         let k3s = read("{distribution: k3s, version: v1.33.1+k3s1, artifacts: 'http://lab/k3s/'}");
-        assert_eq!([k3s.programs("amd64"), k3s.programs("arm64")], [["k3s"], ["k3s-arm64"]]);
-        assert_eq!(k3s.archives("amd64"), ["k3s-airgap-images-amd64.tar.zst"]);
         assert_eq!(
-            (k3s.artifacts().to_string().as_str(), k3s.checksums()),
+            [k3s.programs(Architecture::Amd64), k3s.programs(Architecture::Arm64)],
+            [["k3s"], ["k3s-arm64"]]
+        );
+        assert_eq!(k3s.archives(Architecture::Amd64), ["k3s-airgap-images-amd64.tar.zst"]);
+        assert_eq!(
+            (k3s.artifacts(Architecture::Amd64).to_string().as_str(), k3s.checksums()),
             ("http://lab/k3s", Checksums::List)
         );
         let kubeadm = read("{distribution: kubeadm, version: v1.37.2, artifacts: ../target/kubernetes}");
-        assert_eq!(kubeadm.programs("amd64"), ["kubeadm", "kubectl", "kubelet", "crictl"]);
-        assert_eq!((kubeadm.archives("amd64").len(), kubeadm.checksums()), (7, Checksums::List));
+        assert_eq!(kubeadm.programs(Architecture::Amd64), ["kubeadm", "kubectl", "kubelet", "crictl"]);
+        assert_eq!((kubeadm.archives(Architecture::Amd64).len(), kubeadm.checksums()), (7, Checksums::List));
         let public = read("{distribution: kubeadm, version: v1.37.2}");
-        assert_eq!(public.artifacts().to_string(), "https://dl.k8s.io/release/v1.37.2/bin/linux/amd64");
-        assert_eq!((public.archives("amd64").len(), public.checksums()), (0, Checksums::Beside));
-        assert_eq!(public.programs("amd64"), ["kubeadm", "kubectl", "kubelet"]);
+        for architecture in Architecture::ALL {
+            let url = format!("https://dl.k8s.io/release/v1.37.2/bin/linux/{architecture}");
+            assert_eq!(public.artifacts(architecture).to_string(), url);
+        }
+        assert_eq!((public.archives(Architecture::Amd64).len(), public.checksums()), (0, Checksums::Beside));
+        assert_eq!(public.programs(Architecture::Amd64), ["kubeadm", "kubectl", "kubelet"]);
     }
 
     #[test]

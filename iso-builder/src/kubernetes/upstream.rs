@@ -8,6 +8,7 @@ use base::failure::{Class, Failure};
 use formats::oci::ImageReference;
 use model::config::Role;
 
+use model::architecture::Architecture;
 use model::kubernetes::{KubernetesVersion, UpstreamImages};
 
 /// The oldest minor version: since then `kubeadm join phase etcd-join` can be run alone, which makes a witness.
@@ -26,8 +27,8 @@ const ETCD: &str = "etcd";
 const PAUSE: &str = "pause";
 
 /// Where the programs of the public release are.
-pub(super) fn public_url(version: &KubernetesVersion) -> String {
-    format!("https://dl.k8s.io/release/{version}/bin/linux/amd64")
+pub(super) fn public_url(version: &KubernetesVersion, architecture: Architecture) -> String {
+    format!("https://dl.k8s.io/release/{version}/bin/linux/{architecture}")
 }
 
 /// The archives of a release, one for each image.

@@ -15,6 +15,7 @@ use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::files::{self, named};
 use formats::oci::ImageReference;
+use model::architecture::Architecture;
 use serde::{Deserialize, Serialize};
 
 use crate::definition::{Base, LoadedDefinition, PackageSource};
@@ -72,6 +73,8 @@ impl LockedFile {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LockRequest {
+    #[serde(default, skip_serializing_if = "Architecture::is_default")]
+    pub architecture: Architecture,
     pub source: PackageSource,
     /// The lists of packages, sorted, each once.
     pub wanted: Vec<PackageList>,
@@ -107,7 +110,13 @@ impl LockRequest {
         let mut images: Vec<_> = pulled.iter().map(|needed| needed.reference.clone()).collect();
         images.sort();
         images.dedup();
-        Self { source: definition.packages.clone(), wanted, base, images }
+        Self {
+            architecture: definition.architecture,
+            source: definition.packages.clone(),
+            wanted,
+            base,
+            images,
+        }
     }
 }
 
@@ -170,7 +179,13 @@ mod tests {
         Lock {
             format: LOCK_FORMAT,
             epoch: 1,
-            request: LockRequest { source: PackageSource::default(), wanted, base: None, images: vec![] },
+            request: LockRequest {
+                architecture: Architecture::default(),
+                source: PackageSource::default(),
+                wanted,
+                base: None,
+                images: vec![],
+            },
             packages: vec![],
             base: None,
             images: vec![],

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use base::digest::Digest;
+use model::architecture::Architecture;
 use model::config::Distribution;
 use serde::{Deserialize, Serialize};
 
@@ -29,17 +30,21 @@ pub struct ReleaseFile {
 
 impl LockedRelease {
     /// The release of a definition; `digests` are those of its files, by name.
-    pub(crate) fn new(spec: &Kubernetes, digests: BTreeMap<String, Digest>) -> Self {
+    pub(crate) fn new(
+        spec: &Kubernetes,
+        architecture: Architecture,
+        digests: BTreeMap<String, Digest>,
+    ) -> Self {
         let files = digests.into_iter().map(|(name, sha256)| ReleaseFile { name, sha256 }).collect();
         let (distribution, version) = (spec.distribution, spec.version.clone());
-        Self { distribution, version, artifacts: spec.artifacts(), files }
+        Self { distribution, version, artifacts: spec.artifacts(architecture), files }
     }
 
     /// True if this locks exactly what `spec` asks for.
-    pub(crate) fn fits(&self, spec: &Kubernetes, names: &[String]) -> bool {
+    pub(crate) fn fits(&self, spec: &Kubernetes, architecture: Architecture, names: &[String]) -> bool {
         let own: Vec<_> = self.files.iter().map(|file| &file.name).collect();
         (self.distribution, &self.version, &self.artifacts)
-            == (spec.distribution, &spec.version, &spec.artifacts())
+            == (spec.distribution, &spec.version, &spec.artifacts(architecture))
             && own == names.iter().collect::<Vec<_>>()
     }
 }

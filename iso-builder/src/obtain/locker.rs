@@ -128,7 +128,8 @@ impl Locker<'_> {
             Base::Archive(base) => &base.path,
             Base::Directory(base) => {
                 let directory = self.loaded.resolve(&base.path);
-                return packages::survey(&directory, self.cache, self.progress).map(Some);
+                let architecture = self.loaded.definition.architecture;
+                return packages::survey(&directory, architecture, self.cache, self.progress).map(Some);
             }
         };
         digest_of_path(&self.loaded.resolve(path)).map(Some)
@@ -208,6 +209,7 @@ mod tests {
 
     fn wanted(images: &[&str], file: Option<&str>) -> WantedInputs {
         let request = LockRequest {
+            architecture: Default::default(),
             source: PackageSource::default(),
             wanted: vec![],
             base: None,

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use base::digest::Digest;
 use base::files;
 use base::progress::Progress;
+use model::architecture::Architecture;
 
 use super::download::{self, Download, DownloadKind};
 use crate::cache::Cache;
@@ -21,11 +22,16 @@ const PACKAGES: DownloadKind = DownloadKind {
 };
 
 /// The digest of a root file system in a directory, including owners, modes and attributes.
-pub(crate) fn survey(directory: &Path, cache: &Cache, progress: &Progress) -> Result<Digest> {
+pub(crate) fn survey(
+    directory: &Path,
+    architecture: Architecture,
+    cache: &Cache,
+    progress: &Progress,
+) -> Result<Digest> {
     let directory = directory.canonicalize().with_context(|| format!("resolving {}", directory.display()))?;
     let message = format!("Reading {}", directory.display());
     let answer = progress.within("survey", message, || {
-        ask(cache, StepWork::Survey(directory.clone()), steps::SURVEY_OUTPUT)
+        ask(cache, StepWork::Survey(directory.clone()), architecture, steps::SURVEY_OUTPUT)
     })?;
     Ok(String::from_utf8_lossy(&answer).parse()?)
 }
@@ -42,16 +48,18 @@ pub(crate) fn resolve(
         mirrors: request.source.mirrors.clone(),
         wanted: request.wanted.clone(),
     };
-    let answer = progress.within("resolve", message, || ask(cache, work, "resolved.json"))?;
+    let answer =
+        progress.within("resolve", message, || ask(cache, work, request.architecture, "resolved.json"))?;
     serde_json::from_slice(&answer).context("reading what apt resolved")
 }
 
 /// Does `work` in the sandbox, and returns the content of its output `name`.
-fn ask(cache: &Cache, work: StepWork, name: &str) -> Result<Vec<u8>> {
+fn ask(cache: &Cache, work: StepWork, architecture: Architecture, name: &str) -> Result<Vec<u8>> {
     let scratch = tempfile::tempdir_in(cache.scratch()).context("making a scratch directory")?;
     let out = scratch.path().join("out");
     files::make_directory(&out, 0o755)?;
-    let request = StepRequest { work, out: out.clone(), scratch: scratch.path().to_owned(), epoch: 0 };
+    let request =
+        StepRequest { work, architecture, out: out.clone(), scratch: scratch.path().to_owned(), epoch: 0 };
     sandbox::run(&request, scratch.path())?;
     files::read_at_most(&out.join(name), 64 << 20)
 }
@@ -93,7 +101,13 @@ mod tests {
             size: 11,
             sha256: Digest::of(b"the package"),
         };
-        let request = LockRequest { source: Default::default(), wanted: vec![], base: None, images: vec![] };
+        let request = LockRequest {
+            architecture: Default::default(),
+            source: Default::default(),
+            wanted: vec![],
+            base: None,
+            images: vec![],
+        };
         let packages = vec![package];
         let lock = Lock {
             format: LOCK_FORMAT,

@@ -66,10 +66,10 @@ impl ReleaseQuery<'_> {
     /// The release that the definition names, if it names one.
     pub fn release(&self) -> Result<Option<ObtainedRelease>> {
         let Some(spec) = &self.loaded.definition.kubernetes else { return Ok(None) };
-        let architecture = self.loaded.definition.architecture.debian();
+        let architecture = self.loaded.definition.architecture;
         let names = spec.files(architecture);
         let message = format!("Checking the files of {} {}", spec.distribution.name(), spec.version);
-        match spec.artifacts() {
+        match spec.artifacts(self.loaded.definition.architecture) {
             Artifacts::Directory(path) => {
                 let directory = self.loaded.resolve(&path);
                 self.progress.within("kubernetes", message, || self.in_place(spec, &names, directory))
@@ -90,7 +90,7 @@ impl ReleaseQuery<'_> {
             let (digest, _) = digest_of_file(&path)?;
             if digest != *expected {
                 let what = format!("{} is not the file of its release", path.display());
-                let list = checksums(self.loaded.definition.architecture.debian());
+                let list = checksums(self.loaded.definition.architecture);
                 let why = format!("its SHA-256 is {digest}; {list} says {expected}");
                 return Err(Failure::new(Class::Verification, what)
                     .because(anyhow::anyhow!("{why}"))
@@ -98,7 +98,10 @@ impl ReleaseQuery<'_> {
                     .into());
             }
         }
-        Ok(ObtainedRelease { locked: LockedRelease::new(spec, digests), directory })
+        Ok(ObtainedRelease {
+            locked: LockedRelease::new(spec, self.loaded.definition.architecture, digests),
+            directory,
+        })
     }
 
     /// The release with the digests of the lock, or else of the release's list.
@@ -107,7 +110,10 @@ impl ReleaseQuery<'_> {
         let known = Lock::read(&path)?;
         let absent = known.is_none();
         let release = known.and_then(|lock| lock.kubernetes);
-        if let Some(release) = release.as_ref().filter(|release| self.keep && release.fits(spec, names)) {
+        if let Some(release) = release
+            .as_ref()
+            .filter(|release| self.keep && release.fits(spec, self.loaded.definition.architecture, names))
+        {
             return Ok(release.clone());
         }
         if self.policy.locked || self.policy.offline {
@@ -120,12 +126,12 @@ impl ReleaseQuery<'_> {
         }
         let digests = match spec.checksums() {
             Checksums::List => {
-                let list = format!("{url}/{}", checksums(self.loaded.definition.architecture.debian()));
+                let list = format!("{url}/{}", checksums(self.loaded.definition.architecture));
                 read_list(&document(&list)?, names, &shown(&list))?
             }
             Checksums::Beside => beside(url, names)?,
         };
-        Ok(LockedRelease::new(spec, digests))
+        Ok(LockedRelease::new(spec, self.loaded.definition.architecture, digests))
     }
 
     /// Downloads the files of a server into the cache.
@@ -151,7 +157,7 @@ pub(crate) fn listed(
     names: &[String],
     directory: &Path,
 ) -> Result<BTreeMap<String, Digest>> {
-    let list = directory.join(checksums(loaded.definition.architecture.debian()));
+    let list = directory.join(checksums(loaded.definition.architecture));
     let text = files::read_at_most(&list, MAX_CHECKSUMS_BYTES).map_err(|error| {
         let what = format!("reading the checksums of {} {}", spec.distribution.name(), spec.version);
         let failure = Failure::new(Class::Invalid, what).because(anyhow::anyhow!("{error:#}"));

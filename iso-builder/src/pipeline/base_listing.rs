@@ -30,7 +30,8 @@ pub(super) fn of_archive(archive: &Path) -> Result<Option<BTreeSet<PathBuf>>> {
 pub(super) fn of_layout(loaded: &LoadedDefinition, base: &OciBase) -> Result<Option<BTreeSet<PathBuf>>> {
     let scratch = tempfile::tempdir().context("making a scratch directory")?;
     let mut paths = BTreeSet::new();
-    for layer in layers_of_layout(&loaded.resolve(&base.path), base.reference.as_deref(), scratch.path())? {
+    let (path, architecture) = (loaded.resolve(&base.path), loaded.definition.architecture);
+    for layer in layers_of_layout(&path, base.reference.as_deref(), architecture, scratch.path())? {
         let (mut gone, mut new) = (Vec::new(), Vec::new());
         let listed = each_path(&layer, &mut |path| {
             let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();

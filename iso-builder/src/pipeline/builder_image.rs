@@ -21,7 +21,7 @@ use super::host_programs::{self, HOST_PROGRAMS, MAPPING_PROGRAMS};
 use super::image_outputs::{LIST_OUTPUT, STORE_OUTPUT, stored};
 use super::image_report::ImageReport;
 use super::options::InputOptions;
-use super::program;
+use super::program::{self, InstallerChoice};
 use crate::cache::{StepKey, StepOutputs};
 use crate::definition::{Base, Definition, DiskSpec, LoadedDefinition, OutputKind};
 use crate::files::{digest_of_path, link_or_copy};
@@ -55,15 +55,24 @@ pub struct BuilderImageOptions {
     pub name: Option<ImageReference>,
     pub builder: PathBuf,
     /// The `installer` executable that the builder puts into OS images.
-    pub installer: PathBuf,
+    pub installer: InstallerChoice,
 }
 
 /// Makes the image and writes it as an OCI image layout.
 pub fn builder_image(options: &BuilderImageOptions, progress: &Progress) -> Result<ImageReport> {
     let loaded = LoadedDefinition::read(&options.inputs.definition)?;
     check_definition(&loaded)?;
-    let installer = program::check(&options.installer, loaded.definition.architecture)?;
-    host_programs::check()?;
+    let architecture = loaded.definition.architecture;
+    let installer = program::check(&options.installer.path(architecture)?, architecture)?;
+    if program::architecture(&options.builder)? != architecture {
+        let what = format!("{} is for {architecture}", loaded.file.display());
+        let why = anyhow!(
+            "the builder that goes into the image is this program, which is for another architecture"
+        );
+        let hint = "Make the image on a machine of its architecture.";
+        return Err(Failure::new(Class::Invalid, what).because(why).hint(hint).into());
+    }
+    host_programs::check(architecture)?;
     let build = Build::begin(loaded, &options.inputs, &|_| Ok(()), progress)?;
     let definition = &build.inputs.loaded.definition;
     let name = match &options.name {

@@ -13,6 +13,7 @@ use serde::Serialize;
 use trust::Revocations;
 
 use super::inputs::{built, shipped};
+use super::program::InstallerChoice;
 use super::{base_contents, base_listing, configuration, host_programs, program, signing};
 use crate::definition::{Base, DebianBase, Definition, LoadedDefinition};
 use crate::images::PreloadSource;
@@ -29,7 +30,7 @@ use crate::workloads;
 pub struct CheckOptions {
     pub definition: PathBuf,
     /// The `installer` executable that goes into the OS image.
-    pub installer: PathBuf,
+    pub installer: InstallerChoice,
     /// True if a missing or outdated lock file is an error.
     pub locked: bool,
 }
@@ -73,8 +74,7 @@ pub fn check(options: &CheckOptions) -> Result<CheckReport> {
     let loaded = LoadedDefinition::read(&options.definition)?;
     let scratch = tempfile::tempdir().context("making a scratch directory")?;
     let definition = &loaded.definition;
-    let product =
-        format!("{} {} ({})", definition.name, definition.version, definition.architecture.debian());
+    let product = format!("{} {} ({})", definition.name, definition.version, definition.architecture);
     let mut report =
         CheckReport { definition: loaded.file.clone(), product: product.clone(), checks: Vec::new() };
     report.add("definition", Ok(Some((CheckState::Ok, format!("{product}{}", extended(&loaded))))));
@@ -228,15 +228,15 @@ fn debian(loaded: &LoadedDefinition, base: &DebianBase) -> Result<Finding> {
 fn kubernetes(loaded: &LoadedDefinition) -> Result<Option<Finding>> {
     let Some(spec) = &loaded.definition.kubernetes else { return Ok(None) };
     let release = format!("{} {}", spec.distribution.name(), spec.version);
-    let names = spec.files(loaded.definition.architecture.debian());
-    Ok(Some(match spec.artifacts() {
+    let names = spec.files(loaded.definition.architecture);
+    Ok(Some(match spec.artifacts(loaded.definition.architecture) {
         Artifacts::Url(_) => {
             (CheckState::Unknown, format!("a build downloads {} files of {release}", names.len()))
         }
         Artifacts::Directory(path) => {
             let directory = loaded.resolve(&path);
             listed(loaded, spec, &names, &directory)?;
-            for name in spec.programs(loaded.definition.architecture.debian()) {
+            for name in spec.programs(loaded.definition.architecture) {
                 check_program(&directory.join(name), &spec.version)?;
             }
             ok(format!("{release}: {} files in {}", names.len(), path.display()))
@@ -342,8 +342,12 @@ fn lock(
         return misfit("is for other packages or another base".into());
     }
     if let Some(spec) = &loaded.definition.kubernetes {
-        let names = spec.files(loaded.definition.architecture.debian());
-        if lock.kubernetes.as_ref().is_none_or(|release| !release.fits(spec, &names)) {
+        let names = spec.files(loaded.definition.architecture);
+        if lock
+            .kubernetes
+            .as_ref()
+            .is_none_or(|release| !release.fits(spec, loaded.definition.architecture, &names))
+        {
             return misfit(format!("does not lock {} {}", spec.distribution.name(), spec.version));
         }
     }
@@ -375,18 +379,20 @@ fn listing(images: &[&ImageReference]) -> String {
 }
 
 /// A missing installer may exist on the host that builds the media; a wrong one is always an error.
-fn installer(path: &Path, loaded: &LoadedDefinition) -> Result<Option<Finding>> {
+fn installer(choice: &InstallerChoice, loaded: &LoadedDefinition) -> Result<Option<Finding>> {
+    let architecture = loaded.definition.architecture;
+    let path = choice.path(architecture)?;
     if !path.exists() {
         let told = format!("there is no {}, which a build needs; `make binaries` builds it", path.display());
         return Ok(Some((CheckState::Warning, told)));
     }
-    program::check(path, loaded.definition.architecture)?;
+    program::check(&path, architecture)?;
     Ok(Some(ok(path.display().to_string())))
 }
 
 fn host(definition: &Definition) -> Finding {
     let disks = definition.outputs.iter().copied().collect();
-    match host_programs::check().and_then(|()| host_programs::check_disks(&disks)) {
+    match host_programs::check(definition.architecture).and_then(|()| host_programs::check_disks(&disks)) {
         Ok(()) => ok("it has the programs that a build runs"),
         Err(error) => (CheckState::Warning, failure::render(&error).trim_start_matches("error: ").to_owned()),
     }
@@ -438,7 +444,7 @@ mod tests {
     }
 
     fn checked(directory: &Path, locked: bool) -> CheckReport {
-        let installer = directory.join("installer");
+        let installer = InstallerChoice::Named(directory.join("installer"));
         check(&CheckOptions { definition: directory.join("image.yaml"), installer, locked }).unwrap()
     }
 
@@ -568,7 +574,7 @@ mod tests {
     fn a_definition_with_mistakes_is_refused_as_a_whole() {
         let directory = whole();
         fs::write(directory.path().join("image.yaml"), "id: a\n").unwrap();
-        let installer = directory.path().join("installer");
+        let installer = InstallerChoice::Named(directory.path().join("installer"));
         let options =
             CheckOptions { definition: directory.path().join("image.yaml"), installer, locked: false };
         assert_eq!(failure::class_of(&check(&options).unwrap_err()), Class::Invalid);

@@ -68,6 +68,7 @@ impl<'a> Build<'a> {
             tempfile::tempdir_in(self.inputs.cache.scratch()).context("making a scratch directory")?;
         let request = StepRequest {
             work,
+            architecture: self.inputs.loaded.definition.architecture,
             out: out.to_owned(),
             scratch: scratch.path().to_owned(),
             epoch: self.lock.epoch,

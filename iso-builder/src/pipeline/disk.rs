@@ -18,6 +18,7 @@ use super::media::{MediumParts, SignedManifest};
 use super::program::BuildInstaller;
 use super::record::OutputRecord;
 use crate::definition::OutputKind;
+use crate::emulation;
 
 /// For an image with hundreds of GiB of container images, on a slow disk.
 const LIMIT: Duration = Duration::from_secs(4 * 3600);
@@ -100,7 +101,8 @@ impl Build<'_> {
             lay_out(parts, manifest, &medium)?;
         }
         let spec = &self.inputs.loaded.definition.disk;
-        let mut run = Invocation::new(installer.path.as_os_str()).args(["--progress", "plain", "disk-image"]);
+        let run = emulation::invocation(&installer.path, self.inputs.loaded.definition.architecture)?;
+        let mut run = run.args(["--progress", "plain", "disk-image"]);
         run = run.arg("--medium").arg(&medium).arg("--output").arg(file);
         if let Some(size) = spec.size {
             run = run.args(["--size", &size.get().to_string()]);

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use anyhow::Result;
 use base::failure::{Class, Failure};
+use model::architecture::Architecture;
 
 use crate::definition::OutputKind;
-use crate::namespaces;
+use crate::{emulation, namespaces};
 
 /// A program, and the Debian package that has it.
 pub(super) const HOST_PROGRAMS: &[(&str, &str)] = &[
@@ -29,14 +30,15 @@ const QCOW2_PROGRAM: (&str, &str) = ("qemu-img", "qemu-utils");
 pub(super) const MAPPING_PROGRAMS: [(&str, &str); 2] = [("newuidmap", "uidmap"), ("newgidmap", "uidmap")];
 
 /// Fails with the programs that are missing and the packages that contain them, or with the reason why this host does not let them
-/// make namespaces.
-pub(super) fn check() -> Result<()> {
+/// make namespaces or does not run programs for images of `architecture`.
+pub(super) fn check(architecture: Architecture) -> Result<()> {
     let mut tools = HOST_PROGRAMS.to_vec();
     if namespaces::needs_user_namespace() {
         tools.extend(MAPPING_PROGRAMS);
     }
     present(tools)?;
-    namespaces::check()
+    namespaces::check()?;
+    emulation::check(architecture)
 }
 
 /// Fails with the programs that disks need and that are missing.

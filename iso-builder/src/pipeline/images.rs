@@ -69,7 +69,6 @@ impl Build<'_> {
             let work = StepWork::Metadata(MetadataSource {
                 base: base.path("base.tar"),
                 store: store.path(""),
-                architecture: architecture.to_owned(),
                 node: node.clone(),
             });
             let message = "Preparing containerd's metadata";

@@ -17,7 +17,7 @@ impl Build<'_> {
         };
         let loaded = &self.inputs.loaded;
         let spec = loaded.definition.kubernetes.as_ref().context("a release belongs to a definition")?;
-        let programs = spec.programs(loaded.definition.architecture.debian());
+        let programs = spec.programs(loaded.definition.architecture);
         let layers: Vec<_> = runtime.iter().flat_map(|(_, image)| image.layers.clone()).collect();
         let digests: Vec<Digest> = layers.iter().map(|layer| layer.digest).collect();
         let inputs = json!({

@@ -14,6 +14,7 @@ use medium::customization::{self, area};
 use medium::iso::recipe::{self, Recipe};
 use medium::reader::MediumReader;
 use medium::signatures;
+use model::architecture::Architecture;
 use model::config::Role;
 use model::release::{
     Containerd, ExpandedImage, FORMAT, IsoRecipe, MANIFEST, MediumKind, Payload, Purpose, Release,
@@ -127,6 +128,7 @@ pub(super) struct MediumParts {
 
 impl MediumParts {
     pub(super) fn collect(
+        architecture: Architecture,
         kernel: StepOutputs,
         initrd: &StepOutputs,
         rootfs: &StepOutputs,
@@ -141,13 +143,7 @@ impl MediumParts {
         };
         add("boot/vmlinuz".into(), Purpose::Kernel, &kernel, "vmlinuz")?;
         add("boot/initrd".into(), Purpose::Initrd, initrd, "initrd")?;
-        for (name, purpose) in [
-            (loaders::SHIM, Purpose::Shim),
-            (loaders::MOK_MANAGER, Purpose::MokManager),
-            (loaders::GRUB_EFI, Purpose::GrubEfi),
-            (loaders::GRUB_BOOT, Purpose::GrubBoot),
-            (loaders::GRUB_CORE, Purpose::GrubCore),
-        ] {
+        for (name, purpose) in loaders::payloads(architecture) {
             add(format!("boot/loaders/{name}"), purpose, &kernel, &format!("loaders/{name}"))?;
         }
         add("rootfs.squashfs".into(), Purpose::Rootfs, rootfs, "rootfs.squashfs")?;
@@ -168,7 +164,8 @@ impl MediumParts {
         let hashes = files::read_text(&rootfs.path(IMAGE_HASHES_OUTPUT))?;
         let hashes: ImageHashes =
             serde_json::from_str(&hashes).context("reading the root hashes of the OS image")?;
-        let (expanded, iso) = (hashes.expanded, iso_recipe(&kernel.path("loaders"), hashes.root_hash)?);
+        let (expanded, iso) =
+            (hashes.expanded, iso_recipe(architecture, &kernel.path("loaders"), hashes.root_hash)?);
         Ok(Self { kernel, payloads, images, release, expanded, iso })
     }
 
@@ -347,7 +344,7 @@ impl Build<'_> {
             name: definition.name.clone(),
             version: definition.version.clone(),
             rollback_index: definition.trust.rollback_index,
-            architecture: definition.architecture.debian().into(),
+            architecture: definition.architecture,
             epoch: self.lock.epoch,
             medium,
             kernel: parts.release.clone(),

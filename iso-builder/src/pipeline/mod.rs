@@ -53,7 +53,7 @@ pub use self::media::BuiltFile;
 pub use self::options::{BuildOptions, CacheOptions, InputOptions, PullOptions};
 use self::output::OutputDirectory;
 use self::program::BuildInstaller;
-pub(crate) use self::program::standard;
+pub use self::program::InstallerChoice;
 use self::provenance::MadeOutputs;
 use self::report::Recording;
 pub use self::report::{BuildReport, check_summary};
@@ -71,7 +71,8 @@ pub fn build(options: &BuildOptions, progress: &Progress) -> Result<(Vec<BuiltFi
     progress.add(Box::new(recording.warnings.clone()));
     // Everything that can be known is checked before anything that takes time or writes a lock file.
     let loaded = LoadedDefinition::read(&options.inputs.definition)?;
-    let installer = BuildInstaller::of(&options.installer, loaded.definition.architecture)?;
+    let architecture = loaded.definition.architecture;
+    let installer = BuildInstaller::of(&options.installer.path(architecture)?, architecture)?;
     let wanted: BTreeSet<_> =
         options.only.as_ref().unwrap_or(&loaded.definition.outputs).iter().copied().collect();
     host_programs::check_disks(&wanted)?;
@@ -82,7 +83,7 @@ pub fn build(options: &BuildOptions, progress: &Progress) -> Result<(Vec<BuiltFi
         progress.warn("configuration", &warning);
     }
     // A host that cannot build gets no directory.
-    host_programs::check()?;
+    host_programs::check(architecture)?;
     let signing = BuildSigning::begin(&loaded, &options.signers, progress)?;
     let outputs = OutputDirectory::open(&options.output, progress)?;
     options.inputs.check_room(Some(&options.output))?;
@@ -96,7 +97,8 @@ pub fn build(options: &BuildOptions, progress: &Progress) -> Result<(Vec<BuiltFi
     let initrd = build.initrd(&kernel, &installer.path, &signing.store)?;
     let rootfs = build.rootfs(&base, distribution.as_ref(), &installer.path, &signing.store)?;
     let images = build.images(&base)?;
-    let parts = media::MediumParts::collect(kernel, &initrd, &rootfs, images.as_ref(), configuration)?;
+    let parts =
+        media::MediumParts::collect(architecture, kernel, &initrd, &rootfs, images.as_ref(), configuration)?;
     let sbom = build.sbom(&base, images.as_ref())?;
     let sign = |manifest: &[u8]| signing.sign(manifest, build.lock.epoch);
     let tools = report::tools();
@@ -112,7 +114,7 @@ pub fn build(options: &BuildOptions, progress: &Progress) -> Result<(Vec<BuiltFi
 /// Resolves every input of a definition anew and writes its lock file.
 pub fn relock(options: &InputOptions, progress: &Progress) -> Result<Lock> {
     let loaded = LoadedDefinition::read(&options.definition)?;
-    host_programs::check()?;
+    host_programs::check(loaded.definition.architecture)?;
     options.check_room(None)?;
     BuildInputs::gather(loaded, options, LockUse::Anew, progress)?.relock(progress)
 }
@@ -121,7 +123,7 @@ pub fn relock(options: &InputOptions, progress: &Progress) -> Result<Lock> {
 /// blobs.
 pub fn list_images(options: &InputOptions, progress: &Progress) -> Result<Vec<StoredImage>> {
     let loaded = LoadedDefinition::read(&options.definition)?;
-    host_programs::check()?;
+    host_programs::check(loaded.definition.architecture)?;
     options.check_room(None)?;
     let build = Build::begin(loaded, options, &|_| Ok(()), progress)?;
     let built = build.built_images()?;

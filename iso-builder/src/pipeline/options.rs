@@ -7,6 +7,7 @@ use base::failure::{Class, Classify};
 use base::progress::Progress;
 use base::size::ByteSize;
 
+use super::program::InstallerChoice;
 use super::room::{self, NeededRoom};
 use super::signing::BuildSigners;
 use crate::cache::Cache;
@@ -18,7 +19,7 @@ pub struct BuildOptions {
     pub inputs: InputOptions,
     pub output: PathBuf,
     /// The `installer` executable that goes into the OS image.
-    pub installer: PathBuf,
+    pub installer: InstallerChoice,
     /// Who signs the release.
     pub signers: BuildSigners,
     /// Outputs to make instead of those of the definition.

@@ -64,9 +64,10 @@ impl Build<'_> {
         let inputs = json!({
             "epoch": self.lock.epoch,
             "base": base.digest()?,
+            "architecture": self.inputs.loaded.definition.architecture,
             "overlays": digests(&overlays)?,
         });
-        self.inputs.cache.step(&StepKey::new("kernel", 9, inputs), |out| {
+        self.inputs.cache.step(&StepKey::new("kernel", 10, inputs), |out| {
             let work = StepWork::Kernel { base: base.path("base.tar"), overlays };
             self.progress
                 .within("initrd", "Making the initrd and the boot loaders", || self.sandboxed(work, out))

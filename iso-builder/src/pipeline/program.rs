@@ -8,19 +8,47 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow};
 use base::digest::Digest;
 use base::failure::{Class, Failure};
+use model::architecture::Architecture;
 
-use crate::definition::Architecture;
 use crate::elf;
 use crate::files::digest_of_path;
 
 /// The version of this builder; the installer has to have the same.
 const BUILDER_VERSION: &str = env!("CARGO_PKG_VERSION");
-const INSTALLER_HINT: &str =
-    "Build it with `make binaries` and leave out --installer, or name another program with it.";
+const INSTALLER_HINT: &str = "Build it with `make binaries`, for another architecture with `make binaries ARCHITECTURE=arm64`, and leave out --installer; \
+                              or name another program with it.";
 
-/// The installer that belongs to the builder at `program`: the one in the same directory, where `make` puts both.
-pub(crate) fn standard(program: &Path) -> PathBuf {
-    program.with_file_name("installer")
+/// Which installer goes into an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InstallerChoice {
+    Named(PathBuf),
+    /// The one beside this builder that is for the architecture of the image. `make` puts it there.
+    BesideBuilder,
+}
+
+impl InstallerChoice {
+    #[must_use]
+    pub fn of(named: Option<PathBuf>) -> Self {
+        named.map_or(Self::BesideBuilder, Self::Named)
+    }
+
+    pub(crate) fn path(&self, architecture: Architecture) -> Result<PathBuf> {
+        match self {
+            Self::Named(path) => Ok(path.clone()),
+            Self::BesideBuilder => {
+                let program = std::env::current_exe().context("finding this program's own place")?;
+                Ok(program.with_file_name(name(architecture)))
+            }
+        }
+    }
+}
+
+/// The name of the installer for `architecture` beside a builder.
+fn name(architecture: Architecture) -> String {
+    match architecture == Architecture::of_this_program() {
+        true => "installer".to_owned(),
+        false => format!("installer-{architecture}"),
+    }
 }
 
 #[derive(Debug)]
@@ -39,6 +67,21 @@ impl BuildInstaller {
     }
 }
 
+/// The architecture of the installer at `path`.
+///
+/// # Errors
+/// [`Class::Invalid`] if it is not there, or no program of an architecture that media are made for.
+pub(super) fn architecture(path: &Path) -> Result<Architecture> {
+    let what = || format!("checking the installer {}", path.display());
+    let file = File::open(path)
+        .map_err(|error| Failure::new(Class::Invalid, what()).because(error).hint(INSTALLER_HINT))?;
+    let program = elf::read(&file).with_context(|| format!("reading {}", path.display()))?;
+    program.and_then(|program| program.architecture).ok_or_else(|| {
+        let why = anyhow!("it is not a program of an architecture that releases are made for");
+        Failure::new(Class::Invalid, what()).because(why).hint(INSTALLER_HINT).into()
+    })
+}
+
 /// The full path of the installer at `path`, if it is one for images of this architecture.
 ///
 /// # Errors
@@ -51,11 +94,10 @@ pub(super) fn check(path: &Path, architecture: Architecture) -> Result<PathBuf> 
         .map_err(|error| Failure::new(Class::Invalid, what()).because(error).hint(INSTALLER_HINT))?;
     let program = elf::read(&file).with_context(|| format!("reading {}", path.display()))?;
     let program = program.ok_or_else(|| refused("it is not a 64-bit ELF program".into()))?;
-    let wanted = match architecture {
-        Architecture::Amd64 => "x86_64",
-    };
-    if program.processor != Some(wanted) {
-        return Err(refused(format!("it is not a program for {wanted}, the processor of the image")).into());
+    if program.architecture != Some(architecture) {
+        let found = program.architecture.map_or_else(String::new, |found| format!(", but for {found}"));
+        let why = format!("it is not for {architecture}, the architecture of the image{found}");
+        return Err(refused(why).into());
     }
     if !program.is_static {
         let why = "it is not statically linked, so it would not start in an image with other libraries";
@@ -91,7 +133,10 @@ mod tests {
         assert_eq!(check().unwrap(), path.canonicalize().unwrap());
         for (bytes, told) in [
             (b"#!/bin/sh\n".to_vec(), "not a 64-bit ELF program"),
-            (made(183, "installer", BUILDER_VERSION, &[]), "not a program for x86_64"),
+            (
+                made(183, "installer", BUILDER_VERSION, &[]),
+                "not for amd64, the architecture of the image, but for arm64",
+            ),
             (made(62, "installer", BUILDER_VERSION, &[INTERPRETED]), "not statically linked"),
             (made(62, "busybox", BUILDER_VERSION, &[]), "has no note with its name"),
             (made(62, "installer", "0.0.9\\u001b[31m", &[]), "its version is 0.0.9?[31m, and that of this"),
@@ -107,7 +152,15 @@ mod tests {
     }
 
     #[test]
-    fn without_an_installer_named_the_one_beside_the_builder_is_taken() {
-        assert_eq!(standard(Path::new("/made/bin/iso-builder")), Path::new("/made/bin/installer"));
+    fn without_an_installer_named_the_one_beside_the_builder_is_taken_that_is_for_the_image() {
+        let own = Architecture::of_this_program();
+        for architecture in Architecture::ALL {
+            let path = InstallerChoice::of(None).path(architecture).unwrap();
+            let expected =
+                if architecture == own { "installer".into() } else { format!("installer-{architecture}") };
+            assert_eq!(path, std::env::current_exe().unwrap().with_file_name(expected));
+            let named = InstallerChoice::of(Some("/made/installer".into()));
+            assert_eq!(named.path(architecture).unwrap(), Path::new("/made/installer"));
+        }
     }
 }

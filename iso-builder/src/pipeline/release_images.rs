@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use base::files;
 use base::progress::Progress;
 use formats::oci::ImageReference;
+use model::architecture::Architecture;
 use model::config::Distribution;
 use serde_json::json;
 
@@ -45,11 +46,17 @@ pub(super) fn bring(
     progress: &Progress,
 ) -> Result<(ReleaseImages, StepImages)> {
     let spec = loaded.definition.kubernetes.as_ref().context("a release belongs to a definition")?;
-    let architecture = loaded.definition.architecture.debian();
+    let architecture = loaded.definition.architecture;
     let mut images = Vec::new();
     for name in spec.archives(architecture) {
         let path = release.path(&name);
-        let import = ImageImport { path: &path, references: &[], checksums: None, architecture, roles: &[] };
+        let import = ImageImport {
+            path: &path,
+            references: &[],
+            checksums: None,
+            architecture: architecture.debian(),
+            roles: &[],
+        };
         let outputs = imported(&import, release.digest(&name)?, cache, progress)?;
         let stored = stored(&outputs)?;
         images.push((outputs, stored));
@@ -58,19 +65,27 @@ pub(super) fn bring(
     match spec.distribution {
         Distribution::Rke2 => brought.runtime = Some(take_runtime(&mut images, &brought.release)?),
         Distribution::K3s => {}
-        Distribution::Kubeadm => brought.add_upstream(&mut images, spec.has_archives(), cache)?,
+        Distribution::Kubeadm => {
+            brought.add_upstream(&mut images, spec.has_archives(), architecture, cache)?;
+        }
     }
     Ok((brought, images))
 }
 
 impl ReleaseImages {
     /// The images of upstream Kubernetes, each for the roles that run it.
-    fn add_upstream(&mut self, stored: &mut StepImages, archives: bool, cache: &Cache) -> Result<()> {
+    fn add_upstream(
+        &mut self,
+        stored: &mut StepImages,
+        archives: bool,
+        architecture: Architecture,
+        cache: &Cache,
+    ) -> Result<()> {
         let names = if archives {
             let images = || stored.iter().flat_map(|(_, images)| images);
             images().map(|image| image.name.clone()).collect()
         } else {
-            names_of(&self.release, cache)?
+            names_of(&self.release, architecture, cache)?
         };
         self.upstream = Some(upstream::upstream_images(&names, &self.release.locked.version)?);
         for image in stored.iter_mut().flat_map(|(_, images)| images) {
@@ -86,14 +101,19 @@ impl ReleaseImages {
 }
 
 /// The names of the release's images, from its kubeadm.
-fn names_of(release: &ObtainedRelease, cache: &Cache) -> Result<Vec<ImageReference>> {
+fn names_of(
+    release: &ObtainedRelease,
+    architecture: Architecture,
+    cache: &Cache,
+) -> Result<Vec<ImageReference>> {
     let version = &release.locked.version;
     let inputs = json!({ "kubeadm": release.digest("kubeadm")?, "version": version });
     let outputs = cache.step(&StepKey::new("kubernetes-images", 1, inputs), |out| {
         let scratch = tempfile::tempdir_in(cache.scratch()).context("making a scratch directory")?;
         let work = StepWork::ImageNames(release.path("kubeadm"), version.clone());
         let (out, directory) = (out.to_owned(), scratch.path().to_owned());
-        sandbox::run(&StepRequest { work, out, scratch: directory, epoch: 0 }, scratch.path())
+        let request = StepRequest { work, architecture, out, scratch: directory, epoch: 0 };
+        sandbox::run(&request, scratch.path())
     })?;
     let text = files::read_text(&outputs.path(IMAGE_NAMES_OUTPUT))?;
     let name = |line: &str| {

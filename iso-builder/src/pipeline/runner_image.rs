@@ -6,11 +6,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use formats::oci::ImageReference;
+use model::architecture::Architecture;
 use tar::{EntryType, Header};
 
 use super::image_report::ImageReport;
-use super::program;
-use crate::definition::Architecture;
+use super::program::{self, InstallerChoice};
 use crate::images::Store;
 use crate::images::contents::LayerContents;
 use crate::images::image::{self, ImageProcess};
@@ -24,10 +24,15 @@ pub fn runner_image_name() -> String {
     format!("localhost/nqrust/update-runner:{}", env!("CARGO_PKG_VERSION"))
 }
 
-/// Makes the image of `installer` and writes it as an OCI image layout. The same installer gives the same bytes.
-pub fn runner_image(installer: &Path, name: &ImageReference, output: &Path) -> Result<ImageReport> {
-    let architecture = Architecture::Amd64;
-    let installer = program::check(installer, architecture)?;
+/// Makes the image of `installer`, for the architecture that this is for, and writes it as an OCI image layout. The same installer gives the same bytes.
+pub fn runner_image(
+    installer: &InstallerChoice,
+    name: &ImageReference,
+    output: &Path,
+) -> Result<ImageReport> {
+    let installer = installer.path(Architecture::of_this_program())?;
+    let architecture = program::architecture(&installer)?;
+    let installer = program::check(&installer, architecture)?;
     write_image(&installer, name, architecture, output)
 }
 
@@ -125,7 +130,8 @@ mod tests {
         let name: ImageReference = runner_image_name().parse().unwrap();
         let script = directory.path().join("installer");
         fs::write(&script, "#!/bin/sh\n").unwrap();
-        let error = runner_image(&script, &name, &directory.path().join("out")).unwrap_err();
+        let choice = InstallerChoice::Named(script);
+        let error = runner_image(&choice, &name, &directory.path().join("out")).unwrap_err();
         assert_eq!(base::failure::class_of(&error), base::failure::Class::Invalid);
         assert!(!directory.path().join("out").exists());
     }

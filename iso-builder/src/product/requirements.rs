@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 use base::failure::{Class, Failure};
+use model::architecture::Architecture;
 use model::config::Distribution;
 
 use crate::definition::Definition;
@@ -42,13 +43,16 @@ enum NeededFile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Condition {
     Always,
+    /// For images of this architecture.
+    On(Architecture),
     /// Where container images are on the media, whose metadata the base's own containerd writes.
     Images,
     /// Where containerd of the base runs the node's containers.
     Containers,
 }
 
-use Condition::{Always, Containers, Images};
+use Architecture::{Amd64, Arm64};
+use Condition::{Always, Containers, Images, On};
 use NeededFile::{Between, OneOf, Program};
 
 const fn need(
@@ -60,14 +64,13 @@ const fn need(
     Requirement { files, packages, dependents, condition }
 }
 
+const KERNEL: &[NeededFile] =
+    &[Between("boot/vmlinuz-", ""), Between("usr/lib/modules/", "/modules.builtin")];
+
 /// Beside the programs, these are the files that `boot::loaders` takes from the base and that dracut needs for our initrd.
 const REQUIREMENTS: &[Requirement] = &[
-    need(
-        Always,
-        &[Between("boot/vmlinuz-", ""), Between("usr/lib/modules/", "/modules.builtin")],
-        &["linux-image-amd64", "linux-image-*"],
-        &[],
-    ),
+    need(On(Amd64), KERNEL, &["linux-image-amd64", "linux-image-*"], &[]),
+    need(On(Arm64), KERNEL, &["linux-image-arm64", "linux-image-*"], &[]),
     need(Always, &[Program("dracut")], &["dracut"], &["dracut-live", "dracut-network"]),
     need(
         Always,
@@ -105,34 +108,52 @@ const REQUIREMENTS: &[Requirement] = &[
     need(Always, &[Program("mkfs.ext4"), Program("e2fsck"), Program("resize2fs")], &["e2fsprogs"], &["*"]),
     need(Always, &[Program("mdadm")], &["mdadm"], &[]),
     need(
-        Always,
+        On(Amd64),
         &[OneOf(&["usr/lib/shim/shimx64.efi.signed", "usr/lib/shim/shimx64.efi.signed.latest"])],
         &["shim-signed"],
         &[],
     ),
     need(
-        Always,
+        On(Amd64),
         &[OneOf(&["usr/lib/shim/mmx64.efi.signed", "usr/lib/shim/mmx64.efi"])],
         &["shim-helpers-amd64-signed"],
         &["shim-signed"],
     ),
     need(
-        Always,
+        On(Amd64),
         &[OneOf(&["usr/lib/grub/x86_64-efi-signed/grubx64.efi.signed"])],
         &["grub-efi-amd64-signed"],
         &["grub-efi-amd64"],
     ),
     need(
-        Always,
+        On(Amd64),
         &[OneOf(&["usr/lib/grub/i386-pc/boot.img"]), OneOf(&["usr/lib/grub/i386-pc/boot_hybrid.img"])],
         &["grub-pc-bin"],
         &["grub-pc"],
     ),
     need(
-        Always,
+        On(Amd64),
         &[Program("grub-mkimage")],
         &["grub-common"],
         &["grub-pc-bin", "grub-pc", "grub-efi-amd64-signed"],
+    ),
+    need(
+        On(Arm64),
+        &[OneOf(&["usr/lib/shim/shimaa64.efi.signed", "usr/lib/shim/shimaa64.efi.signed.latest"])],
+        &["shim-signed"],
+        &[],
+    ),
+    need(
+        On(Arm64),
+        &[OneOf(&["usr/lib/shim/mmaa64.efi.signed", "usr/lib/shim/mmaa64.efi"])],
+        &["shim-helpers-arm64-signed"],
+        &["shim-signed"],
+    ),
+    need(
+        On(Arm64),
+        &[OneOf(&["usr/lib/grub/arm64-efi-signed/grubaa64.efi.signed"])],
+        &["grub-efi-arm64-signed"],
+        &["grub-efi-arm64"],
     ),
     need(Always, &[Program("nmcli")], &["network-manager"], &[]),
     need(Always, &[Program("ip")], &["iproute2"], &["ifupdown"]),
@@ -194,9 +215,11 @@ impl BaseContents<'_> {
         let is_configuration =
             |path: &PathBuf| path.to_str().is_some_and(|path| path.starts_with("boot/config-"));
         if self.runs_kubeadm() && !paths.iter().any(is_configuration) {
-            missing
-                .0
-                .insert(MissingPackage { package: "linux-image-amd64", file: "boot/config-RELEASE".into() });
+            let package = match self.definition.architecture {
+                Amd64 => "linux-image-amd64",
+                Arm64 => "linux-image-arm64",
+            };
+            missing.0.insert(MissingPackage { package, file: "boot/config-RELEASE".into() });
         }
         missing
     }
@@ -230,6 +253,7 @@ impl BaseContents<'_> {
         let of_base = kubernetes.as_ref().is_none_or(|spec| spec.distribution == Distribution::Kubeadm);
         match condition {
             Always => true,
+            On(architecture) => self.definition.architecture == architecture,
             Images => {
                 !images.preload.is_empty()
                     || kubernetes.is_some()
@@ -321,7 +345,11 @@ pub(crate) fn whole_base(definition: &Definition) -> BTreeSet<PathBuf> {
     let none = BTreeSet::new();
     let contents = BaseContents { definition, overlays: &none };
     let mut paths: BTreeSet<PathBuf> = ["boot/config-6.12.1-amd64".into()].into();
-    for (index, file) in REQUIREMENTS.iter().flat_map(|need| need.files).enumerate() {
+    let needs = REQUIREMENTS.iter().filter(|need| match need.condition {
+        On(architecture) => architecture == definition.architecture,
+        _ => true,
+    });
+    for (index, file) in needs.flat_map(|need| need.files).enumerate() {
         paths.insert(match file {
             Program(name) => Path::new(PROGRAM_DIRECTORIES[index % PROGRAM_DIRECTORIES.len()]).join(name),
             OneOf(places) => places[places.len() - 1].into(),
@@ -374,6 +402,27 @@ mod tests {
         let mut other = without(&whole, &["cni/bridge"]);
         other.insert("usr/sbin/bridge".into());
         assert!(!contents.lacks_files(&other).is_empty());
+    }
+
+    #[test]
+    fn each_architecture_has_its_own_kernel_and_loaders_and_arm64_none_for_bios() {
+        let packages = |architecture: &str| {
+            let definition = definition(&format!(", architecture: {architecture}"));
+            let overlays = BTreeSet::new();
+            BaseContents { definition: &definition, overlays: &overlays }.lacks_names(&[]).packages()
+        };
+        let (amd64, arm64) = (packages("amd64"), packages("arm64"));
+        for package in ["linux-image", "shim-helpers", "grub-efi"] {
+            let own = |found: &[&str], name: &str| {
+                found.iter().filter(|found| found.starts_with(package) && found.contains(name)).count()
+            };
+            assert_eq!((own(&amd64, "amd64"), own(&amd64, "arm64")), (1, 0), "{amd64:?}");
+            assert_eq!((own(&arm64, "amd64"), own(&arm64, "arm64")), (0, 1), "{arm64:?}");
+        }
+        for package in ["grub-pc-bin", "grub-common"] {
+            assert!(amd64.contains(&package) && !arm64.contains(&package), "{package}");
+        }
+        assert!(arm64.contains(&"shim-signed") && arm64.contains(&"mdadm"), "{arm64:?}");
     }
 
     #[test]

@@ -31,7 +31,8 @@ pub use self::report::{Agreement, ComparedInput, ComparedPart, Reproduction};
 use crate::lock::LockPolicy;
 use crate::namespaces::remove_tree;
 use crate::pipeline::{
-    self, BuildOptions, BuildSigners, CacheOptions, InputOptions, KnownSignatures, PullOptions,
+    self, BuildOptions, BuildSigners, CacheOptions, InputOptions, InstallerChoice, KnownSignatures,
+    PullOptions,
 };
 use crate::wording::printable;
 
@@ -46,7 +47,7 @@ pub struct ReproduceOptions {
     /// None for the definition that the release names.
     pub definition: Option<PathBuf>,
     /// The `installer` executable that goes into the OS image.
-    pub installer: PathBuf,
+    pub installer: InstallerChoice,
     /// True if nothing is downloaded.
     pub offline: bool,
     pub pull: PullOptions,
@@ -68,7 +69,9 @@ pub fn reproduce(options: &ReproduceOptions, progress: &Progress) -> Result<Repr
     let first = FinishedRelease::open(&options.release)?;
     let origin = inputs::ReleaseOrigin::read(&first)?;
     let definition = origin.definition(options.definition.as_deref(), first.path())?;
-    let before = origin.compare_before(&definition, &options.installer)?;
+    let architecture = first.media().first().map(|medium| medium.release.architecture).unwrap_or_default();
+    let installer = options.installer.path(architecture)?;
+    let before = origin.compare_before(&definition, &installer)?;
     for input in before.iter().filter(|input| input.differs()) {
         let again = input.again.as_deref().unwrap_or("none");
         let first = input.first.as_deref().unwrap_or("none");

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use base::command::{Invocation, Runner, SystemRunner};
 use base::files;
+use model::architecture::Architecture;
 
 use super::limit::long;
 use super::repository::PackageRepository;
@@ -19,11 +20,16 @@ pub(super) fn mmdebstrap(
     mirrors: &[String],
     options: Vec<String>,
 ) -> Invocation {
+    let architecture = request.architecture;
+    // mmdebstrap refuses what the kernel has been told only for this namespace.
+    let foreign = Architecture::of_this_program() != architecture;
     long(Invocation::new("mmdebstrap"))
         .env("SOURCE_DATE_EPOCH", request.epoch.to_string())
         .env("TMPDIR", &request.scratch)
         .args(["--mode=root", "--format=tar"])
         .arg(format!("--variant={variant}"))
+        .arg(format!("--architectures={architecture}"))
+        .args(foreign.then_some("--skip=check/qemu"))
         .args(["--aptopt=APT::Sandbox::User \"root\"", "--aptopt=APT::Install-Recommends \"false\""])
         .arg("--aptopt=Acquire::Languages \"none\"")
         .arg("--aptopt=Acquire::Retries \"3\"")
@@ -69,7 +75,7 @@ fn run(
 ) -> Result<()> {
     let directory = request.scratch.join("repository");
     files::make_directory(&directory, 0o755)?;
-    let mirror = repository.lay_out(&directory, suite)?;
+    let mirror = repository.lay_out(&directory, suite, request.architecture)?;
     let include = (!include.is_empty()).then(|| format!("--include={}", include.join(",")));
     let output = request.out.join(output);
     let options = include.into_iter().chain(hooks.iter().map(|hook| (*hook).to_owned())).collect();

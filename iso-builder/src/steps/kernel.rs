@@ -30,7 +30,9 @@ pub(super) fn make(request: &StepRequest, base: &Path, overlays: &[PathBuf]) -> 
     files::write_atomically(&request.out.join("kernel-release"), release.as_bytes(), 0o644)?;
     let loaders = request.out.join("loaders");
     files::make_directory(&loaders, 0o755)?;
-    loaders::collect(tree.root(), &loaders, &SystemRunner, &|program| tree.chroot(program))?;
+    loaders::collect(request.architecture, tree.root(), &loaders, &SystemRunner, &|program| {
+        tree.chroot(program)
+    })?;
     modules::unpack(&tree)?;
     make_initrd(request, &tree, &release)
 }

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use base::containerd::ContainerdPrograms;
 use base::failure::{Class, Failure};
 use base::files;
+use model::architecture::Architecture;
 use model::config::Role;
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +35,7 @@ pub(super) fn make(request: &StepRequest, metadata: &MetadataSource) -> Result<(
     let images: Vec<StoredImage> = serde_json::from_slice(&images).context("reading the list of images")?;
     let store = Store::create(&metadata.store.join("store"))?;
     let tree = Tree::unpack(&metadata.base, &request.scratch)?;
-    let containerd = containerd_of(&tree, &metadata.architecture)?;
+    let containerd = containerd_of(&tree, request.architecture)?;
     let prepared = metadata::prepare(&containerd, &store, &images, request.epoch)?;
     let written = WrittenMetadata { writer: prepared.writer().clone(), node: metadata.node.clone() };
     compatible(&written.writer, &written.node)?;
@@ -52,7 +53,7 @@ pub(super) fn make(request: &StepRequest, metadata: &MetadataSource) -> Result<(
     files::write_atomically(&request.out.join(WRITTEN_OUTPUT), &serde_json::to_vec(&written)?, 0o644)
 }
 
-fn containerd_of(tree: &Tree, architecture: &str) -> Result<Containerd> {
+fn containerd_of(tree: &Tree, architecture: Architecture) -> Result<Containerd> {
     for program in ["usr/bin/containerd", "usr/bin/ctr"] {
         if !tree.path(program).exists() {
             return Err(Failure::new(Class::Invalid, format!("the base has no /{program}"))
@@ -69,6 +70,6 @@ fn containerd_of(tree: &Tree, architecture: &str) -> Result<Containerd> {
         ctr: "/usr/bin/ctr".into(),
         limit: Duration::from_secs(3600),
     };
-    let architecture = architecture.to_owned();
+    let architecture = architecture.debian().to_owned();
     Ok(Containerd { programs, scratch: tree.path("tmp"), scratch_inside: "/tmp".into(), architecture })
 }

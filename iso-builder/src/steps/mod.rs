@@ -24,6 +24,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use base::files;
 
+use crate::emulation::{self, PreparedSandbox};
+
 pub use base_image::SURVEY_OUTPUT;
 pub(crate) use base_image::layout::layers as layers_of_layout;
 pub use distribution::{IMAGE_NAMES_OUTPUT, OVERLAY_OUTPUT};
@@ -40,8 +42,14 @@ pub use rootfs::{IMAGE_HASHES_OUTPUT, ImageHashes};
 pub fn main(request: &Path, outcome: &Path) -> u8 {
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
     crate::namespaces::mount_proc();
-    match read(request).and_then(|request| run(&request)) {
-        Ok(()) => 0,
+    let carried_out = read(request).and_then(|step| {
+        match emulation::prepare(step.architecture, &[Path::new("step"), request, outcome])? {
+            PreparedSandbox::Here => run(&step).map(|()| 0),
+            PreparedSandbox::Elsewhere(code) => Ok(code),
+        }
+    });
+    match carried_out {
+        Ok(code) => code,
         Err(error) => {
             let bytes = base::encode::json_line(&StepOutcome::of(&error));
             let _ = std::fs::write(outcome, bytes);

@@ -11,6 +11,7 @@ use base::command::{Invocation, Runner, SystemRunner};
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::files;
+use model::architecture::Architecture;
 use serde::{Deserialize, Serialize};
 
 use crate::files::CachedFile;
@@ -34,9 +35,14 @@ impl PackageRepository {
     ///
     /// # Errors
     /// [`Class::Verification`] for a file with other content.
-    pub(super) fn lay_out(&self, directory: &Path, suite: &str) -> Result<String> {
+    pub(super) fn lay_out(
+        &self,
+        directory: &Path,
+        suite: &str,
+        architecture: Architecture,
+    ) -> Result<String> {
         let pool = directory.join("pool");
-        let index = directory.join(format!("dists/{suite}/main/binary-amd64"));
+        let index = directory.join(format!("dists/{suite}/main/binary-{architecture}"));
         files::make_directory(&pool, 0o755)?;
         files::make_directory(&index, 0o755)?;
         let mut packages = String::new();
@@ -55,8 +61,8 @@ impl PackageRepository {
         }
         fs::write(index.join("Packages"), &packages)?;
         let release = format!(
-            "Origin: iso-builder\nSuite: {suite}\nCodename: {suite}\nArchitectures: amd64\n\
-             Components: main\nSHA256:\n {} {} main/binary-amd64/Packages\n",
+            "Origin: iso-builder\nSuite: {suite}\nCodename: {suite}\nArchitectures: {architecture}\n\
+             Components: main\nSHA256:\n {} {} main/binary-{architecture}/Packages\n",
             Digest::of(packages.as_bytes()),
             packages.len()
         );
@@ -77,7 +83,9 @@ mod tests {
         fs::write(&path, "changed").unwrap();
         let file = RepositoryFile { path, size: 7, sha256: Digest::of(b"package") };
         let repository = PackageRepository([("a_1_amd64.deb".to_owned(), file)].into());
-        let refused = repository.lay_out(&directory.path().join("repository"), "trixie").unwrap_err();
+        let refused = repository
+            .lay_out(&directory.path().join("repository"), "trixie", Architecture::Amd64)
+            .unwrap_err();
         assert_eq!(base::failure::class_of(&refused), Class::Verification);
         assert!(format!("{refused:#}").contains("a_1_amd64.deb in the cache"), "{refused:#}");
     }

@@ -7,12 +7,15 @@ use serde::{Deserialize, Serialize};
 use super::repository::PackageRepository;
 use crate::images::containerd_version::NodeContainerd;
 use crate::packages::PackageList;
+use model::architecture::Architecture;
 use model::kubernetes::{KubernetesVersion, UpstreamImages};
 
 /// One piece of work in the sandbox.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StepRequest {
     pub work: StepWork,
+    /// The architecture of the machines that the outputs are for.
+    pub architecture: Architecture,
     /// The directory for outputs; exists and is empty.
     pub out: PathBuf,
     /// The directory for unpacked trees; exists.
@@ -126,7 +129,5 @@ pub struct MetadataSource {
     pub base: PathBuf,
     /// The outputs of the image store: `store/` and `images.json`.
     pub store: PathBuf,
-    /// As Go calls it.
-    pub architecture: String,
     pub node: NodeContainerd,
 }

@@ -37,7 +37,9 @@ fn they_ask_for_a_public_release_and_have_what_the_minimal_image_has() {
             (kubernetes.distribution, kubernetes.version.distribution()),
             (distribution, distribution)
         );
-        let Artifacts::Url(url) = kubernetes.artifacts() else { panic!("a directory") };
+        let Artifacts::Url(url) = kubernetes.artifacts(loaded.definition.architecture) else {
+            panic!("a directory")
+        };
         assert!(url.starts_with("https://github.com/") && url.contains("%2B"), "{url}");
         let own = packages(&loaded);
         let missing: Vec<_> = minimal.iter().filter(|package| !own.contains(package)).collect();

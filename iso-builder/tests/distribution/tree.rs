@@ -189,6 +189,7 @@ fn the_definitions_overlays_lie_over_what_the_distribution_brings_in_the_os_imag
             "identity": { "id": "test", "name": "Test", "version": "1" },
             "level": 3,
         } },
+        "architecture": "amd64",
         "out": out,
         "scratch": scratch,
         "epoch": 1_700_000_000,

@@ -15,7 +15,8 @@ pub(super) fn escaped(path: &Path) -> String {
     path.display().to_string().replace(',', ",,")
 }
 
-pub(super) fn disk_arguments(index: usize, attachment: Attachment, disk: &Disk) -> Vec<String> {
+/// `ide` says whether the board has a controller for SATA of its own, as that of x86 does.
+pub(super) fn disk_arguments(index: usize, attachment: Attachment, disk: &Disk, ide: bool) -> Vec<String> {
     let (format, path) = (disk.format.name(), escaped(&disk.path));
     let id = format!("disk{index}");
     // Test results do not have to survive a crash of the host, so flushes need not reach its disk.
@@ -30,15 +31,19 @@ pub(super) fn disk_arguments(index: usize, attachment: Attachment, disk: &Disk) 
     };
     let order = index + 1;
     let mut arguments = Vec::new();
-    if attachment == Attachment::Scsi {
+    if attachment == Attachment::Scsi || attachment == Attachment::CdRom && !ide {
         arguments.extend(words(&format!("-device virtio-scsi-pci,id=scsi{index}")));
     }
     let serial = format!("serial=nqrust-{index}");
     let (drive, device) = match attachment {
-        Attachment::CdRom => (
-            format!("{common},media=cdrom,readonly=on"),
-            format!("ide-cd,drive={id},bus=ide.{index},bootindex={order}"),
-        ),
+        Attachment::CdRom => {
+            let drive = if ide {
+                format!("ide-cd,drive={id},bus=ide.{index}")
+            } else {
+                format!("scsi-cd,drive={id},bus=scsi{index}.0")
+            };
+            (format!("{common},media=cdrom,readonly=on"), format!("{drive},bootindex={order}"))
+        }
         Attachment::Usb => (
             common,
             format!("usb-storage,bus=usb.0,drive={id},removable=on,bootindex={order},serial=stick{index}"),

@@ -14,6 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use arguments::{disk_arguments, escaped, nic_arguments, words};
 use base::size::ByteSize;
+use model::architecture::Architecture;
 use serde_json::json;
 
 use crate::artifacts::Artifacts;
@@ -44,8 +45,14 @@ const CONTROL_PLANE: ByteSize = ByteSize::gib(4);
 /// The path of the memory balloon in QEMU's object tree.
 const BALLOON: &str = "/machine/peripheral/balloon";
 
+/// The processor of 64-bit Arm. Pointers are authenticated by an algorithm of QEMU's own: that of the architecture is
+/// slow to emulate (QEMU's documentation, "Arm CPU Features").
+const ARM64_PROCESSOR: &str = "max,pauth-impdef=on";
+
 /// The directory of Debian's package `ovmf`.
 const OVMF: &str = "/usr/share/OVMF";
+/// The directory of Debian's package `qemu-efi-aarch64`.
+const AAVMF: &str = "/usr/share/AAVMF";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Firmware {
@@ -93,6 +100,7 @@ enum Network {
 #[derive(Clone, Debug)]
 pub struct Machine {
     purpose: String,
+    architecture: Architecture,
     firmware: Firmware,
     memory: ByteSize,
     cpus: u32,
@@ -118,6 +126,7 @@ impl Machine {
     pub fn new(purpose: &str, firmware: Firmware) -> Self {
         Self {
             purpose: purpose.to_owned(),
+            architecture: Architecture::Amd64,
             firmware,
             memory: ByteSize::gib(2),
             cpus: 2,
@@ -131,6 +140,13 @@ impl Machine {
             watchdog: false,
             parallel: false,
         }
+    }
+
+    /// Makes it a machine with a processor of 64-bit Arm, which has no BIOS.
+    #[must_use]
+    pub fn arm64(mut self) -> Self {
+        self.architecture = Architecture::Arm64;
+        self
     }
 
     #[must_use]
@@ -261,8 +277,21 @@ impl Machine {
         self
     }
 
-    /// QEMU's arguments for the machine itself; `variables` is its copy of the UEFI variables.
-    fn arguments(&self, variables: &Path) -> Vec<String> {
+    /// The board, the processor and the firmware of 64-bit Arm.
+    fn arm64_board(&self, variables: &Path) -> Vec<String> {
+        let mut args =
+            words(&format!("-accel {ACCELERATOR},thread=multi -cpu {ARM64_PROCESSOR} -machine virt"));
+        args.extend(words("-display none -nodefaults -device virtio-gpu-pci"));
+        args.extend(words("-device virtio-rng-pci -device qemu-xhci,id=usb -device usb-kbd"));
+        args.extend(words(&format!(
+            "-drive if=pflash,format=raw,unit=0,readonly=on,file={AAVMF}/AAVMF_CODE.fd"
+        )));
+        args.extend(["-drive".into(), format!("if=pflash,format=raw,unit=1,file={}", escaped(variables))]);
+        args
+    }
+
+    /// The board, the processor and the firmware of x86.
+    fn amd64_board(&self, variables: &Path) -> Vec<String> {
         let secure = self.firmware == Firmware::SecureBoot;
         let translations =
             if self.firmware == Firmware::Bios { BIOS_TRANSLATIONS } else { UEFI_TRANSLATIONS };
@@ -272,8 +301,6 @@ impl Machine {
             words(&format!("-accel {accelerator} -cpu {PROCESSOR} -display none -vga std -nodefaults"));
         args.extend(words("-device virtio-rng-pci -device qemu-xhci,id=usb"));
         args.extend(["-machine".into(), format!("q35,smm={}", if secure { "on" } else { "off" })]);
-        args.extend(["-m".into(), (self.memory.get() >> 20).to_string()]);
-        args.extend(["-smp".into(), self.cpus.to_string()]);
         if self.firmware != Firmware::Bios {
             let code = if secure { "OVMF_CODE_4M.secboot.fd" } else { "OVMF_CODE_4M.fd" };
             args.extend(words(&format!("-drive if=pflash,format=raw,unit=0,readonly=on,file={OVMF}/{code}")));
@@ -282,6 +309,20 @@ impl Machine {
                 format!("if=pflash,format=raw,unit=1,file={}", escaped(variables)),
             ]);
         }
+        if secure {
+            args.extend(words("-global driver=cfi.pflash01,property=secure,value=on"));
+        }
+        args
+    }
+
+    /// QEMU's arguments for the machine itself; `variables` is its copy of the UEFI variables.
+    fn arguments(&self, variables: &Path) -> Vec<String> {
+        let mut args = match self.architecture {
+            Architecture::Amd64 => self.amd64_board(variables),
+            Architecture::Arm64 => self.arm64_board(variables),
+        };
+        args.extend(["-m".into(), (self.memory.get() >> 20).to_string()]);
+        args.extend(["-smp".into(), self.cpus.to_string()]);
         if self.http_boot {
             for version in ["4", "6"] {
                 let name = format!("opt/org.tianocore/IPv{version}PXESupport");
@@ -294,11 +335,8 @@ impl Machine {
         if self.watchdog {
             args.extend(words("-device i6300esb -action watchdog=reset"));
         }
-        if secure {
-            args.extend(words("-global driver=cfi.pflash01,property=secure,value=on"));
-        }
         for (index, (attachment, disk)) in self.disks.iter().enumerate() {
-            args.extend(disk_arguments(index, *attachment, disk));
+            args.extend(disk_arguments(index, *attachment, disk, self.architecture == Architecture::Amd64));
         }
         for (index, nic) in self.nics.iter().enumerate() {
             args.extend(nic_arguments(index, nic));
@@ -322,17 +360,20 @@ impl Machine {
         let (serial, qmp) = (sockets.path().join("serial"), sockets.path().join("qmp"));
         let listeners = (UnixListener::bind(&serial)?, UnixListener::bind(&qmp)?);
         let variables = artifacts.disk(&format!("{name}-variables.fd"));
-        let template = match self.firmware {
-            Firmware::SecureBoot => "OVMF_VARS_4M.ms.fd",
-            Firmware::Bios | Firmware::Uefi => "OVMF_VARS_4M.fd",
+        let (directory, template) = match (self.architecture, self.firmware) {
+            (Architecture::Amd64, Firmware::SecureBoot) => (OVMF, "OVMF_VARS_4M.ms.fd"),
+            (Architecture::Amd64, Firmware::Bios | Firmware::Uefi) => (OVMF, "OVMF_VARS_4M.fd"),
+            (Architecture::Arm64, Firmware::SecureBoot) => (AAVMF, "AAVMF_VARS.ms.fd"),
+            (Architecture::Arm64, Firmware::Bios | Firmware::Uefi) => (AAVMF, "AAVMF_VARS.fd"),
         };
         if self.firmware != Firmware::Bios {
-            let template = Path::new(OVMF).join(template);
+            let template = Path::new(directory).join(template);
             fs::copy(&template, &variables).with_context(|| format!("copying {}", template.display()))?;
         }
         let log = File::create(artifacts.path(&format!("{name}-qemu.log")))?;
         // If the harness is killed, no destructor runs; then the kernel ends QEMU.
-        let killed = ["setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64"].map(str::to_owned);
+        let emulator = format!("qemu-system-{}", self.architecture.kernel());
+        let killed = ["setpriv", "--pdeathsig", "KILL", &emulator].map(str::to_owned);
         let mut program = self.enter.iter().cloned().chain(killed);
         let mut command = Command::new(program.next().unwrap_or_default());
         command
@@ -344,7 +385,7 @@ impl Machine {
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log);
-        let mut child = Process(command.spawn().context("starting qemu-system-x86_64")?);
+        let mut child = Process(command.spawn().with_context(|| format!("starting {emulator}"))?);
         let raw = artifacts.path(&format!("{name}-serial.log"));
         let serial = Serial::new(accept(&listeners.0, &mut child, artifacts, &name)?, &raw)?;
         let qmp = Qmp::new(accept(&listeners.1, &mut child, artifacts, &name)?)?;

@@ -199,10 +199,14 @@ fn a_node_of_kubeadm_tells_its_step_unless_a_person_is_needed() {
     assert!(stage.detail.starts_with("etcd is full"), "{stage:?}");
     assert_eq!(stage.state, StageState::Failed);
     // What follows on this node from a server that is away hides it not.
-    let ends = "E1123 10:00:00.000000     100 pod_workers.go:1] \"Error syncing pod\" err=\"with CrashLoopBackOff\"";
+    let ends =
+        "E1123 10:00:00.000000     100 pod_workers.go:1] \"Error syncing pod\" err=\"with CrashLoopBackOff\"";
     let away = "error: the member node-1 of etcd does not answer, and etcd takes no further member while one is away";
     let stage = joining(&[ends, ends, step, away, "  next: Start it again."]).remove(2);
-    assert!(stage.detail.starts_with("another server of the cluster is away (the member node-1"), "{stage:?}");
+    assert!(
+        stage.detail.starts_with("another server of the cluster is away (the member node-1"),
+        "{stage:?}"
+    );
     // The step has failed, and the unit waits for its next try.
     let stage = joining(&[
         step,

@@ -161,9 +161,13 @@ pub fn plan(
     disk_guid: Uuid,
 ) -> Result<Plan> {
     let install = &config.install;
-    if release.architecture != "amd64" {
-        let what = format!("this medium is for {}, and this machine is amd64", release.architecture);
-        return Err(Failure::new(Class::Hardware, what).into());
+    if let Some(machine) = inventory.architecture
+        && machine != release.architecture
+    {
+        let what = format!("this medium is for {}, and this machine is {machine}", release.architecture);
+        return Err(Failure::new(Class::Hardware, what)
+            .hint(format!("Take the medium for {machine}, whose name ends with -{machine}.iso."))
+            .into());
     }
     check_distribution(config, release)?;
     cards::check(config, &inventory.nics)?;

@@ -24,11 +24,17 @@ pub(super) struct NeededPayloads {
     pub(super) shim: Payload,
     pub(super) mok_manager: Option<Payload>,
     pub(super) grub: Payload,
-    pub(super) boot: Payload,
-    pub(super) core: Payload,
+    /// None for an architecture without a BIOS.
+    pub(super) bios: Option<BiosPayloads>,
     /// Blobs of the images that the role needs, each once.
     pub(super) blobs: Vec<Payload>,
     pub(super) metadata: Option<Payload>,
+}
+
+/// GRUB for BIOS.
+pub(super) struct BiosPayloads {
+    pub(super) boot: Payload,
+    pub(super) core: Payload,
 }
 
 impl NeededPayloads {
@@ -44,8 +50,10 @@ impl NeededPayloads {
             shim: one(Purpose::Shim)?,
             mok_manager: release.payload(Purpose::MokManager).cloned(),
             grub: one(Purpose::GrubEfi)?,
-            boot: one(Purpose::GrubBoot)?,
-            core: one(Purpose::GrubCore)?,
+            bios: match release.architecture.has_bios() {
+                true => Some(BiosPayloads { boot: one(Purpose::GrubBoot)?, core: one(Purpose::GrubCore)? }),
+                false => None,
+            },
             blobs,
             metadata,
         })
@@ -55,7 +63,8 @@ impl NeededPayloads {
     pub(super) fn all(&self) -> Vec<Payload> {
         let loaders = [&self.shim, &self.grub].into_iter().chain(&self.mok_manager);
         let loaders = loaders.chain([&self.kernel, &self.initrd, &self.rootfs]);
-        let all = loaders.chain(&self.blobs).chain(&self.metadata).chain([&self.boot, &self.core]);
+        let bios = self.bios.iter().flat_map(|bios| [&bios.boot, &bios.core]);
+        let all = loaders.chain(&self.blobs).chain(&self.metadata).chain(bios);
         let mut seen = BTreeSet::new();
         all.filter(|payload| seen.insert(payload.path.clone())).cloned().collect()
     }
@@ -73,8 +82,9 @@ impl NeededPayloads {
         // The rest is for the file system's own tables and for the unpacked images.
         let room = ByteSize::bytes(size(PartitionName::Persistent).get() / 2);
         check("the container images", bytes(&blobs), "half of the persistent partition", room)?;
-        check("GRUB's core", bytes(&[&self.core]), "its partition", CORE_SIZE_MAX)?;
-        if self.boot.size != 512 || self.core.size <= 512 {
+        let Some(BiosPayloads { boot, core }) = &self.bios else { return Ok(()) };
+        check("GRUB's core", bytes(&[core]), "its partition", CORE_SIZE_MAX)?;
+        if boot.size != 512 || core.size <= 512 {
             let what = "the boot code for BIOS on this medium does not have the length of GRUB's";
             return Err(Failure::new(Class::Verification, what).into());
         }

@@ -7,9 +7,10 @@ use super::disk_roles::DiskRoles;
 use super::layout::{PartitionName, SectorSize};
 use super::mirror::Array;
 use super::new_layout::NewLayout;
-use super::payloads::{NeededPayloads, unpacked};
+use super::payloads::{BiosPayloads, NeededPayloads, unpacked};
 use super::slot::SlotGeometry;
 use super::step::{FatContent, Filesystem, PlannedContent, PlannedFile, Step};
+use model::architecture::Architecture;
 use model::boot::BootVolume;
 use model::boot::grub::{INITRD_FILE, KERNEL_FILE, SLOT_FILE, slot_cfg};
 use model::boot::record::BootRecord;
@@ -49,7 +50,7 @@ pub(super) fn steps(
         Step::Esp(FatContent {
             volume_id,
             epoch: release.epoch,
-            files: esp(config, &volumes, geometry, needed, volume_id),
+            files: esp(release.architecture, config, &volumes, geometry, needed, volume_id),
         }),
         slot(release, needed, RootA),
         slot(release, needed, Recovery),
@@ -69,8 +70,10 @@ pub(super) fn steps(
     // Just before the commit: a BIOS that finds GRUB's boot sector stays with it, and does not go on to the medium, even if GRUB
     // finds nothing to start. It is read back where it is written. BIOS cannot start from sectors of 4096 bytes, and GRUB's boot
     // sector counts in 512.
-    if roles.target.sector == SectorSize::B512 {
-        steps.push(Step::BootCode { boot: needed.boot.clone(), core: needed.core.clone() });
+    if let Some(BiosPayloads { boot, core }) = &needed.bios
+        && roles.target.sector == SectorSize::B512
+    {
+        steps.push(Step::BootCode { boot: boot.clone(), core: core.clone() });
     }
     steps.push(Step::Commit);
     Ok(steps)
@@ -132,6 +135,7 @@ pub(crate) fn boot_volume(release: &ReleaseManifest, kernel: &Payload, initrd: &
 
 /// The files of the EFI system partition.
 fn esp(
+    architecture: Architecture,
     config: &InstallConfig,
     volumes: &Volumes,
     geometry: SlotGeometry,
@@ -144,12 +148,12 @@ fn esp(
         path: path.into(),
         content: PlannedContent::Payload(payload.clone()),
     };
-    let mut files = vec![payload("EFI/BOOT/BOOTX64.EFI", &needed.shim)];
-    files.push(payload("EFI/BOOT/grubx64.efi", &needed.grub));
-    files.extend(needed.mok_manager.iter().map(|manager| payload("EFI/BOOT/mmx64.efi", manager)));
+    let loaders = architecture.loaders();
+    let mut files = vec![payload(loaders.shim, &needed.shim), payload(loaders.grub, &needed.grub)];
+    files.extend(needed.mok_manager.iter().map(|manager| payload(loaders.mok_manager, manager)));
     files.push(text("EFI/debian/grub.cfg", boot::stub(volume_id)));
     files.push(text("grub/grub.cfg", boot::grub_cfg(config, geometry)));
-    files.push(text("grub/node.cfg", boot::node_cfg(volumes, config)));
+    files.push(text("grub/node.cfg", boot::node_cfg(architecture, volumes, config)));
     files.extend(config.os.boot_password.as_ref().map(|password| PlannedFile {
         path: boot::PASSWORD.into(),
         content: PlannedContent::Secret(Secret::new(password.grub_command())),

@@ -75,7 +75,7 @@ pub(crate) fn found(disk: &str, number: u64, name: Option<&str>, label: Option<&
 }
 
 fn machine(disks: &[Disk]) -> Inventory {
-    Inventory { disks: disks.to_vec(), nics: vec![] }
+    Inventory { disks: disks.to_vec(), ..Inventory::default() }
 }
 
 fn try_plan(config: &InstallConfig, disks: &[Disk]) -> Result<Plan> {
@@ -157,7 +157,8 @@ fn the_addresses_of_cards_that_are_named_are_part_of_the_plan() {
         driver: None,
         temporary_mac: false,
     };
-    let inventory = Inventory { disks: vec![disk("vda", ByteSize::gib(16))], nics: vec![nic] };
+    let inventory =
+        Inventory { disks: vec![disk("vda", ByteSize::gib(16))], nics: vec![nic], ..Inventory::default() };
     let plan = plan(&config, &inventory, &release().into(), GUID).unwrap();
     assert_eq!(plan.cards.address("ens3").unwrap().to_string(), "52:54:00:00:00:03");
     assert_eq!(serde_json::to_value(&plan).unwrap()["cards"]["ens3"], "52:54:00:00:00:03");

@@ -224,7 +224,7 @@ mod tests {
             ..with(Some(wwn), Some("2329EX01"))
         };
         let (one, two) = (namespace(1, "eui.0001"), namespace(2, "eui.0002"));
-        let inventory = Inventory { disks: vec![one.clone(), two.clone()], nics: vec![] };
+        let inventory = Inventory { disks: vec![one.clone(), two.clone()], ..Inventory::default() };
         let shared = |inventory: &Inventory, link: &str, disk: &Disk| {
             !inventory.also_at(Path::new(link), disk).is_empty()
         };
@@ -233,15 +233,16 @@ mod tests {
         for whole in [&format!("{bare}_2"), "/dev/nvme0n2", "/dev/disk/by-path/pci-0000:01:00.0-nvme-2"] {
             assert!(!shared(&inventory, whole, &two), "{whole}");
         }
-        let alone = Inventory { disks: vec![one.clone()], nics: vec![] };
+        let alone = Inventory { disks: vec![one.clone()], ..Inventory::default() };
         assert!(!shared(&alone, bare, &one));
         // A world wide name of zeros.
         let zeros = |name: &str| Disk { name: name.into(), ..with(Some("naa.0000000000000000"), Some(name)) };
-        let inventory = Inventory { disks: vec![zeros("sda"), zeros("sdb")], nics: vec![] };
+        let inventory = Inventory { disks: vec![zeros("sda"), zeros("sdb")], ..Inventory::default() };
         assert!(shared(&inventory, "/dev/disk/by-id/wwn-0x0000000000000000", &inventory.disks[0]));
         // The end of another serial number is none.
         let named = |name: &str, serial: &str| Disk { name: name.into(), ..with(None, Some(serial)) };
-        let inventory = Inventory { disks: vec![named("sda", "AB1"), named("sdb", "1")], nics: vec![] };
+        let inventory =
+            Inventory { disks: vec![named("sda", "AB1"), named("sdb", "1")], ..Inventory::default() };
         assert!(!shared(&inventory, "/dev/disk/by-id/ata-QEMU_HARDDISK_AB1", &inventory.disks[0]));
     }
 }

@@ -22,6 +22,7 @@ mod usage;
 use std::path::Path;
 
 use anyhow::Result;
+use model::architecture::Architecture;
 use serde::{Deserialize, Serialize};
 
 pub use changes::changes;
@@ -36,6 +37,9 @@ pub use sysfs::{Roots, names as directory_names};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Inventory {
+    /// None in documents of older versions, and where it does not matter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub architecture: Option<Architecture>,
     /// By kernel name; also the optical drive if it holds the boot medium.
     pub disks: Vec<Disk>,
     /// By kernel name.
@@ -45,7 +49,8 @@ pub struct Inventory {
 impl Inventory {
     /// Reads everything once.
     pub fn scan(roots: &Roots) -> Result<Self> {
-        Ok(Self { disks: disks::scan(roots)?, nics: nics::scan(&roots.sys) })
+        let architecture = Some(Architecture::of_this_program());
+        Ok(Self { architecture, disks: disks::scan(roots)?, nics: nics::scan(&roots.sys) })
     }
 
     /// The disk of `path`: its node, its kernel name below `/dev`, one of its links, or one of the paths to it.

@@ -1,6 +1,6 @@
 //! The boot code of an ISO that is not in its payloads: GRUB's El Torito image, and its boot sector for USB sticks.
 //!
-//! On an ISO each contains its own address. `release.json` has their digests without it ([`IsoRecipe`]); an ISO can be made
+//! On an ISO each contains its own address. `release.json` has their digests without it ([`BiosBootCode`]); an ISO can be made
 //! again from that form.
 
 use std::io;
@@ -10,7 +10,7 @@ use base::digest::Digest;
 use base::failure::{Class, Failure};
 use formats::iso9660::address::Offset;
 use formats::iso9660::write::grub;
-use model::release::IsoRecipe;
+use model::release::BiosBootCode;
 
 use crate::iso::recipe::ELTORITO;
 use crate::reader::{COPY_AGAIN, MediumReader};
@@ -35,10 +35,10 @@ pub struct BootCode(Vec<(BootCodePart, Vec<u8>)>);
 
 impl BootCodePart {
     #[must_use]
-    pub fn of(iso: &IsoRecipe) -> [Self; 2] {
+    pub fn of(code: &BiosBootCode) -> [Self; 2] {
         [
-            Self { path: ELTORITO, size: iso.eltorito_size, sha256: iso.eltorito_sha256 },
-            Self { path: BOOT_SECTOR, size: grub::BOOT_CODE as u64, sha256: iso.boot_sector_sha256 },
+            Self { path: ELTORITO, size: code.eltorito_size, sha256: code.eltorito_sha256 },
+            Self { path: BOOT_SECTOR, size: grub::BOOT_CODE as u64, sha256: code.boot_sector_sha256 },
         ]
     }
 }
@@ -48,8 +48,8 @@ impl BootCode {
     ///
     /// # Errors
     /// [`Class::Verification`] where it is not what the manifest says.
-    pub fn of(medium: &MediumReader, iso: &IsoRecipe) -> Result<Option<Self>> {
-        let parts = BootCodePart::of(iso);
+    pub fn of(medium: &MediumReader, code: &BiosBootCode) -> Result<Option<Self>> {
+        let parts = BootCodePart::of(code);
         let [eltorito, sector] = parts;
         let Some(image) = find(medium, ELTORITO, MAX_ELTORITO)? else { return Ok(None) };
         let first = match medium.image() {
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn the_boot_code_of_an_iso_is_what_its_manifest_describes_and_a_directory_gives_it_too() {
         let release = testing::iso::release();
-        let recipe = release.iso.clone().unwrap();
+        let recipe = release.iso.clone().unwrap().bios.unwrap();
         let (directory, medium) = open(&testing::iso::image(&release));
         let code = BootCode::of(&medium, &recipe).unwrap().unwrap();
         let tree = directory.path().join("tree");
@@ -131,7 +131,7 @@ mod tests {
         let mut image = testing::iso::image(&release);
         image[3] ^= 1;
         let (_directory, medium) = open(&image);
-        let error = BootCode::of(&medium, &release.iso.unwrap()).unwrap_err();
+        let error = BootCode::of(&medium, &release.iso.unwrap().bios.unwrap()).unwrap_err();
         assert_eq!(class_of(&error), Class::Verification);
     }
 }

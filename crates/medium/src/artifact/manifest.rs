@@ -72,7 +72,8 @@ impl<'a> ReleaseArtifact<'a> {
             size: payload.size,
             from: None,
         });
-        let code = release.iso.iter().filter(|_| boot_code).flat_map(BootCodePart::of);
+        let code = release.iso.iter().filter_map(|iso| iso.bios.as_ref()).filter(|_| boot_code);
+        let code = code.flat_map(BootCodePart::of);
         let code = code.map(|part| ArtifactLayer {
             path: part.path.to_owned(),
             media_type: media_types::BOOT_CODE,

@@ -4,7 +4,6 @@
 //! is made again, and the kernel arguments of the customization area are read a second time (some 8 MiB). Memory does not
 //! depend on the length of the image.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, Read};
 
@@ -144,7 +143,16 @@ impl ImageCheck<'_> {
             ExpectedBytes::Bytes(bytes) => self.bytes(region, bytes),
             ExpectedBytes::Zeros => self.zeros(region.at, region.length),
             ExpectedBytes::Payload(payload) => self.payload(region, payload),
-            ExpectedBytes::BootSector | ExpectedBytes::Eltorito => self.boot_code(region),
+            ExpectedBytes::BootSector(placed) => self.boot_code(region, |found, size| {
+                anyhow::ensure!(grub::boot_sector_digest(found)? == placed.code.boot_sector_sha256);
+                Ok(grub::first_sector(found, placed.eltorito, size)?.to_vec())
+            }),
+            ExpectedBytes::Eltorito(placed) => self.boot_code(region, |found, _| {
+                anyhow::ensure!(grub::eltorito_digest(found)? == placed.code.eltorito_sha256);
+                let mut image = found.to_vec();
+                grub::patch_eltorito(&mut image, placed.eltorito)?;
+                Ok(image)
+            }),
             ExpectedBytes::Esp => match self.esp()? {
                 Ok(image) => self.bytes(region, &image),
                 Err(fault) => Ok(Some(fault)),
@@ -237,27 +245,19 @@ impl ImageCheck<'_> {
         })
     }
 
-    /// Compares boot code by its digest in the manifest, which is without the addresses; these are compared by themselves.
-    fn boot_code(&mut self, region: &IsoRegion<'_>) -> Result<Option<RegionFault>> {
+    /// Compares boot code by its digest in the manifest, which is without the addresses; these are compared by themselves. `written`
+    /// makes of the bytes that were found, and of the length of the image, those that the builder writes.
+    fn boot_code(
+        &mut self,
+        region: &IsoRegion<'_>,
+        written: impl Fn(&[u8], u64) -> Result<Vec<u8>>,
+    ) -> Result<Option<RegionFault>> {
         let found = match self.whole(region)? {
             Ok(found) => found,
             Err(fault) => return Ok(Some(fault)),
         };
-        let (iso, eltorito) = (self.map.iso, self.map.eltorito);
-        let written: Result<Cow<'_, [u8]>> = (|| match region.wanted {
-            ExpectedBytes::BootSector => {
-                anyhow::ensure!(grub::boot_sector_digest(&found)? == iso.boot_sector_sha256);
-                Ok(grub::first_sector(&found, eltorito, self.map.size)?.to_vec().into())
-            }
-            _ => {
-                anyhow::ensure!(grub::eltorito_digest(&found)? == iso.eltorito_sha256);
-                let mut image = found.clone();
-                grub::patch_eltorito(&mut image, eltorito)?;
-                Ok(image.into())
-            }
-        })();
-        let first = match written {
-            Ok(written) => found.iter().zip(&*written).position(|(found, written)| found != written),
+        let first = match written(&found, self.map.size) {
+            Ok(written) => found.iter().zip(&written).position(|(found, written)| found != written),
             Err(_) => Some(0),
         };
         Ok(first.map(|first| RegionFault::Changed { at: region.at.plus(first as u64) }))

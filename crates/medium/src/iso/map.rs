@@ -6,8 +6,8 @@ use anyhow::{Context, Result, ensure};
 
 use super::recipe::{self, BOOT_MENU, ELTORITO, FileContent, Recipe, RootfsTree};
 use formats::iso9660::address::{Block, Extent, Offset};
-use formats::iso9660::write::{LayoutPart, RegionOwner};
-use model::release::{IsoRecipe, MANIFEST, Payload, Purpose, Release, SIGNATURES};
+use formats::iso9660::write::{LayoutPart, RegionOwner, grub};
+use model::release::{BiosBootCode, IsoRecipe, MANIFEST, Payload, Purpose, Release, SIGNATURES};
 
 const BOOT_SECTOR: u64 = 512;
 /// The limit of GRUB's El Torito image, in bytes: it is checked in memory.
@@ -19,9 +19,9 @@ pub enum ExpectedBytes<'a> {
     Zeros,
     Payload(&'a Payload),
     /// GRUB's boot sector for USB sticks, which loads the El Torito image, and a protective partition table.
-    BootSector,
+    BootSector(PlacedBootCode),
     /// GRUB's El Torito image, which contains its own address.
-    Eltorito,
+    Eltorito(PlacedBootCode),
     /// The EFI system partition, made of loaders and menu.
     Esp,
     /// The signatures of the manifest: any text, padded.
@@ -32,6 +32,14 @@ pub enum ExpectedBytes<'a> {
     Arguments,
     /// The hash tree over the OS image, which its root hash is enough to check.
     Tree(RootfsTree<'a>),
+}
+
+/// The boot code for BIOS of one ISO.
+#[derive(Clone, Copy, Debug)]
+pub struct PlacedBootCode {
+    pub code: BiosBootCode,
+    /// Where the El Torito image begins.
+    pub eltorito: Block,
 }
 
 /// A range of bytes, its owner, and the expected content.
@@ -49,9 +57,6 @@ pub struct IsoRegion<'a> {
 pub struct IsoMap<'a> {
     pub regions: Vec<IsoRegion<'a>>,
     pub recipe: Recipe<'a>,
-    pub iso: &'a IsoRecipe,
-    /// Where the El Torito image begins.
-    pub eltorito: Block,
     /// The payloads of the EFI system partition, and their addresses.
     pub loaders: [(Offset, &'a Payload); 3],
     /// Where the area for customizing is; it has [`area::LENGTH`](crate::customization::area::LENGTH).
@@ -73,23 +78,27 @@ impl<'a> IsoMap<'a> {
     }
 
     fn new(recipe: Recipe<'a>, iso: &'a IsoRecipe) -> Result<Self> {
-        ensure!(iso.eltorito_size < MAX_ELTORITO, "its El Torito image is too large");
-        let layout = recipe.layout(iso.eltorito_size)?;
+        let eltorito = iso.bios.map(|code| code.eltorito_size);
+        ensure!(eltorito.is_none_or(|size| size < MAX_ELTORITO), "its El Torito image is too large");
+        let layout = recipe.layout(eltorito)?;
         let size = layout.size.get();
         let mut regions = Vec::new();
         let mut add = |owner, at, length, wanted| regions.push(IsoRegion { owner, at, length, wanted });
-        add(RegionOwner::BootSector, Offset(0), BOOT_SECTOR, ExpectedBytes::BootSector);
-        let eltorito = layout.start(0);
+        let placed = iso.bios.map(|code| PlacedBootCode { code, eltorito: layout.start(0) });
+        let sector = match placed {
+            Some(placed) => ExpectedBytes::BootSector(placed),
+            None => ExpectedBytes::Bytes(Cow::Owned(grub::plain_first_sector(size).to_vec())),
+        };
+        add(RegionOwner::BootSector, Offset(0), BOOT_SECTOR, sector);
+        if let Some(placed) = placed {
+            let (at, length) = (placed.eltorito.offset(), placed.code.eltorito_size);
+            add(RegionOwner::File(ELTORITO.to_owned()), at, length, ExpectedBytes::Eltorito(placed));
+        }
         let (mut area, mut signatures) = (None, None);
         let mut payloads = Vec::new();
-        add(
-            RegionOwner::File(ELTORITO.to_owned()),
-            eltorito.offset(),
-            iso.eltorito_size,
-            ExpectedBytes::Eltorito,
-        );
+        let before = usize::from(placed.is_some());
         for (number, (path, content)) in recipe.files().into_iter().enumerate() {
-            let (at, length) = (layout.start(number + 1).offset(), content.length());
+            let (at, length) = (layout.start(number + before).offset(), content.length());
             let wanted = match content {
                 FileContent::Bytes(bytes) => ExpectedBytes::Bytes(bytes),
                 FileContent::Signatures => {
@@ -125,8 +134,6 @@ impl<'a> IsoMap<'a> {
             area: area.context("there is no area for customizing")?,
             signatures: signatures.context("there is no room for signatures")?,
             recipe,
-            iso,
-            eltorito,
             size,
         })
     }

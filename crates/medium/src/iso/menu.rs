@@ -2,11 +2,13 @@
 
 use crate::customization::{GRUB_FILE, argument};
 use base::digest::Digest;
+use model::architecture::Architecture;
 use model::boot::parameter::{MODE, RELEASE};
 use model::config::boot_password::PROTECT;
 
 #[derive(Clone, Debug)]
 pub struct Menu<'a> {
+    pub architecture: Architecture,
     /// The product and its version, as the menu's title.
     pub title: String,
     pub volume: String,
@@ -18,9 +20,22 @@ pub struct Menu<'a> {
     pub password: Option<&'a str>,
 }
 
-/// Kernel arguments for both consoles; the last one is `/dev/console`.
-pub const SCREEN_FIRST: &str = "console=ttyS0,115200 console=tty0";
-const SERIAL_FIRST: &str = "console=tty0 console=ttyS0,115200";
+/// Kernel arguments for screen and serial lines with the screen as `/dev/console`, which the last one is.
+#[must_use]
+pub fn screen_first(architecture: Architecture) -> String {
+    consoles(architecture.serial_lines().iter().copied().chain([SCREEN]))
+}
+
+/// The same with a serial line as `/dev/console`.
+fn serial_first(architecture: Architecture) -> String {
+    consoles([SCREEN].into_iter().chain(architecture.serial_lines().iter().copied()))
+}
+
+const SCREEN: &str = "tty0";
+
+fn consoles<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    names.map(|name| format!("console={name}")).collect::<Vec<_>>().join(" ")
+}
 
 #[must_use]
 pub fn volume_id(text: &str) -> String {
@@ -55,9 +70,11 @@ impl Menu<'_> {
     /// `/boot/grub/grub.cfg`.
     #[must_use]
     pub fn render(&self) -> String {
-        let install = self.entry("Install", "install", "install", SCREEN_FIRST);
-        let serial = self.entry("Install (serial console)", "install-serial", "install", SERIAL_FIRST);
-        let check = self.entry("Check this medium", "check", "check", SCREEN_FIRST);
+        let (screen, serial) = (screen_first(self.architecture), serial_first(self.architecture));
+        let install = self.entry("Install", "install", "install", &screen);
+        let serial = self.entry("Install (serial console)", "install-serial", "install", &serial);
+        let check = self.entry("Check this medium", "check", "check", &screen);
+        let local = local(self.architecture);
         // Started from a BIOS, the root is the drive that the firmware read, which may be another copy of a medium.
         let find = format!(
             "if [ ! -e /{0} ]; then\n    search --no-floppy --file --set=root /{0}\nfi\n",
@@ -70,7 +87,7 @@ impl Menu<'_> {
         let protect = if self.password.is_some() { PROTECT } else { "" };
         let password = self.password.map(|path| format!("source /{path}\n")).unwrap_or_default();
         format!(
-            "# {}\n{protect}{HEAD}{find}{password}{custom}\n{install}\n{serial}\n{LOCAL}\n{check}",
+            "# {}\n{protect}{HEAD}{find}{password}{custom}\n{install}\n{serial}\n{local}\n{check}",
             self.title
         )
     }
@@ -109,18 +126,22 @@ if [ \"$grub_platform\" = \"pc\" ]; then
 fi
 ";
 
-/// Starts the first other disk that has a loader. On UEFI that is the default loader of any partition which does
+/// The entry that starts the first other disk that has a loader. On UEFI that is the default loader of any partition which does
 /// not bear the mark of a medium; shim looks for GRUB on the device that is root. On BIOS the disk becomes the
 /// first drive, where its loader expects itself.
+fn local(architecture: Architecture) -> String {
+    LOCAL.replace("LOADER", architecture.loaders().shim)
+}
+
 const LOCAL: &str = "\
 menuentry \"Boot from local disk\" --id local --unrestricted {
     if [ \"$grub_platform\" = \"efi\" ]; then
         for disk in hd0 hd1 hd2 hd3 hd4 hd5 hd6 hd7; do
             for part in gpt1 gpt2 gpt3 gpt4 gpt5 gpt6 gpt7 gpt8 msdos1 msdos2 msdos3 msdos4; do
-                if [ -f \"($disk,$part)/EFI/BOOT/BOOTX64.EFI\" -a ! -f \"($disk,$part)/.nqrust/medium\" ]; then
-                    echo \"Starting ($disk,$part)/EFI/BOOT/BOOTX64.EFI ...\"
+                if [ -f \"($disk,$part)/LOADER\" -a ! -f \"($disk,$part)/.nqrust/medium\" ]; then
+                    echo \"Starting ($disk,$part)/LOADER ...\"
                     set root=\"$disk,$part\"
-                    if chainloader /EFI/BOOT/BOOTX64.EFI; then boot; fi
+                    if chainloader /LOADER; then boot; fi
                 fi
             done
         done
@@ -152,6 +173,7 @@ mod tests {
     fn the_menu_reads_as_intended() {
         let arguments = ["intel_iommu=on".to_owned()];
         let menu = Menu {
+            architecture: Architecture::Amd64,
             title: "NQRust Hypervisor 1.0".into(),
             volume: "NQRUST_1_0".into(),
             release: Digest::of(b""),
@@ -177,8 +199,33 @@ mod tests {
     }
 
     #[test]
+    fn the_menu_for_arm64_names_its_loader_and_its_serial_lines() {
+        let menu = Menu {
+            architecture: Architecture::Arm64,
+            title: "NQRust".into(),
+            volume: "NQRUST".into(),
+            release: Digest::of(b""),
+            arguments: &[],
+            password: None,
+        };
+        let text = menu.render();
+        assert!(text.contains("chainloader /EFI/BOOT/BOOTAA64.EFI") && !text.contains("X64"), "{text}");
+        let lines: Vec<_> = text.lines().filter(|line| line.trim_start().starts_with("linux ")).collect();
+        let consoles = [
+            "console=ttyS0,115200 console=ttyAMA0,115200 console=tty0",
+            "console=tty0 console=ttyS0,115200 console=ttyAMA0,115200",
+            "console=ttyS0,115200 console=ttyAMA0,115200 console=tty0",
+        ];
+        for (line, consoles) in lines.iter().zip(consoles) {
+            assert!(line.contains(&format!(" {consoles} ")), "{line}");
+        }
+        assert_eq!(lines.len(), 3);
+    }
+
+    #[test]
     fn a_boot_password_shuts_the_menu_before_anything_else_and_no_entry() {
         let menu = Menu {
+            architecture: Architecture::Amd64,
             title: "NQRust".into(),
             volume: "NQRUST".into(),
             release: Digest::of(b""),

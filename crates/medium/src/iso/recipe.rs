@@ -18,7 +18,7 @@ pub const NUMBER: u32 = 4;
 
 /// The data preparer in the volume descriptors.
 pub const PREPARER: &str = "ISO-BUILDER";
-/// The path of GRUB's El Torito image on an ISO. It is the first file.
+/// The path of GRUB's El Torito image on an ISO that starts on BIOS. It is the first file there.
 pub const ELTORITO: &str = "boot/grub/eltorito.img";
 pub const BOOT_MENU: &str = "boot/grub/grub.cfg";
 /// The first file that the signed GRUB reads if firmware has started it from the file system of an optical disc.
@@ -87,6 +87,7 @@ impl<'a> Recipe<'a> {
     pub fn menu(&self) -> Menu<'a> {
         let Release { id, name, version, kernel_arguments, .. } = self.release;
         Menu {
+            architecture: self.release.architecture,
             title: format!("{name} {version}"),
             volume: volume_id(&format!("{id}_{version}")),
             release: self.digest,
@@ -100,7 +101,7 @@ impl<'a> Recipe<'a> {
         Uuid::new_v5(&Uuid::NAMESPACE_OID, self.digest.as_bytes())
     }
 
-    /// The files behind [`ELTORITO`], in the order in which they lie.
+    /// The files behind [`ELTORITO`], where that is there, in the order in which they lie.
     #[must_use]
     pub fn files(&self) -> Vec<(String, FileContent<'a>)> {
         let menu = self.menu();
@@ -130,18 +131,18 @@ impl<'a> Recipe<'a> {
         Some(RootfsTree { image: release.payload(Purpose::Rootfs)?, root_hash })
     }
 
-    /// The payloads that the EFI system partition is made of, in the order of [`esp::LOADERS`].
+    /// The payloads that the EFI system partition is made of, in the order of [`esp::loaders`].
     pub fn loaders(&self) -> Result<[&'a Payload; 3]> {
         let release: &'a Release = self.release;
         let find = |number: usize| {
-            let (purpose, path) = esp::LOADERS[number];
+            let (purpose, path) = esp::loaders(release.architecture)[number];
             release.payload(purpose).with_context(|| format!("the release has no payload for {path}"))
         };
         Ok([find(0)?, find(1)?, find(2)?])
     }
 
-    /// The layout of the ISO. `eltorito` is the length of GRUB's El Torito image in bytes.
-    pub fn layout(&self, eltorito: u64) -> Result<Layout> {
+    /// The layout of the ISO. `eltorito` is the length of GRUB's El Torito image in bytes; none where no BIOS starts the ISO.
+    pub fn layout(&self, eltorito: Option<u64>) -> Result<Layout> {
         let (menu, files) = (self.menu(), self.files());
         let behind = files.iter().map(|(path, content)| (path.as_str(), content.length()));
         Layout::new(&LayoutInput {
@@ -149,7 +150,8 @@ impl<'a> Recipe<'a> {
             preparer: PREPARER,
             guid: self.guid(),
             epoch: self.release.epoch,
-            files: [(ELTORITO, eltorito)].into_iter().chain(behind).collect(),
+            files: eltorito.map(|length| (ELTORITO, length)).into_iter().chain(behind).collect(),
+            bios: eltorito.is_some(),
             esp: esp::length(&menu, self.loaders()?.map(|payload| payload.size))?,
         })
     }

@@ -4,7 +4,7 @@
 use super::*;
 use base::digest::Digest;
 use model::release::Release;
-use testing::iso::{find, image, release};
+use testing::iso::{arm64_release, find, image, release};
 
 fn differences(release: &Release, image: &[u8], scope: CheckScope) -> Vec<String> {
     let manifest = release.to_bytes();
@@ -22,6 +22,26 @@ fn the_bytes_of_an_iso_change_only_with_the_number_of_the_recipe() {
         (recipe::NUMBER, Digest::of(&image).to_string().as_str()),
         (4, "d1c7884591243c07f2f0f1cb774c848db4c99c02bf21d6f57a0244f2ed182eb6"),
     );
+}
+
+#[test]
+fn an_iso_for_arm64_starts_on_uefi_alone_and_every_byte_of_it_is_known() {
+    let (release, bytes) = (arm64_release(), image(&arm64_release()));
+    assert_eq!(
+        Digest::of(&bytes).to_string(),
+        "d9b12e3fbe4508b68f1490e5805caed5f5d2cc364c3af481d86b83a4ceb63a2c"
+    );
+    assert_eq!(differences(&release, &bytes, CheckScope::Whole), [""; 0]);
+    // No boot code, no active entry; a boot catalog whose first entry is that of UEFI.
+    assert!(bytes[..446].iter().all(|byte| *byte == 0) && bytes[462..510].iter().all(|byte| *byte == 0));
+    let text = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+    assert!(!text("eltorito.img") && text("chainloader /EFI/BOOT/BOOTAA64.EFI;"));
+    for place in [0, 100, 445, 470, 509] {
+        let mut changed = bytes.clone();
+        changed[place] ^= 1;
+        let found = differences(&release, &changed, CheckScope::Boot);
+        assert!(found.len() == 1 && found[0].starts_with("boot sector: "), "{place}: {found:?}");
+    }
 }
 
 #[test]

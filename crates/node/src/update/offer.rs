@@ -86,12 +86,14 @@ pub fn decide(
 fn same_node(now: &Release, offered: &Release) -> Result<(), Failure> {
     let differs = [
         ("product", &now.id, &offered.id),
-        ("architecture", &now.architecture, &offered.architecture),
         ("directory of containerd", &now.containerd.root, &offered.containerd.root),
     ];
     let distribution = |release: &Release| release.distribution.map_or("none", |one| one.name()).to_owned();
     let (ours, theirs) = (distribution(now), distribution(offered));
-    let differs = differs.into_iter().chain([("distribution of Kubernetes", &ours, &theirs)]);
+    let machine = [now, offered].map(|release| release.architecture.to_string());
+    let further =
+        [("architecture", &machine[0], &machine[1]), ("distribution of Kubernetes", &ours, &theirs)];
+    let differs = differs.into_iter().chain(further);
     for (what, ours, theirs) in differs {
         if ours != theirs {
             let told = format!("the release is for another {what}: {theirs:?}, and this node has {ours:?}");

@@ -4,6 +4,7 @@ use uuid::Uuid;
 
 use crate::check::{CheckOutcome, CheckSubject};
 use base::size::ByteSize;
+use model::architecture::Architecture;
 use model::config::Role;
 use model::machine::identity::is_shared;
 
@@ -53,6 +54,9 @@ pub(super) fn kvm(subject: &CheckSubject<'_>) -> CheckOutcome {
             "See the kernel's messages about kvm: the processor supports it."
         }
         Ok(processor) if processor.hypervisor => "Turn on nested virtualisation in the hypervisor below.",
+        _ if subject.facts.inventory.architecture == Some(Architecture::Arm64) => {
+            "See the kernel's messages about kvm: on Arm the firmware has to start it with the privileges of a hypervisor (EL2)."
+        }
         _ => "Turn on VT-x or AMD-V (SVM) in the firmware's setup.",
     };
     CheckOutcome::found("there is no /dev/kvm, so no virtual machine can run", next)

@@ -74,7 +74,7 @@ impl Machine {
 /// A solid-state disk of 960 GB and two cards, of which the first is fast and the second has no cable.
 fn inventory() -> Inventory {
     let nics = vec![nic("ens1", 1, Some(true), Some(25_000)), nic("ens2", 2, Some(false), None)];
-    Inventory { disks: vec![disk("sda", ByteSize::bytes(960_000_000_000))], nics }
+    Inventory { disks: vec![disk("sda", ByteSize::bytes(960_000_000_000))], nics, ..Inventory::default() }
 }
 
 fn nic(name: &str, number: u8, carrier: Option<bool>, speed: Option<u32>) -> Nic {

@@ -2,7 +2,7 @@
 //! (ProxyDHCP), or as the only one. It gives a machine's firmware a loader, and iPXE its script.
 //!
 //! Options are those of dnsmasq(8). The numbers of architectures are those of the IANA registry of RFC 4578 and RFC 5970:
-//! 0 is a BIOS, 6, 7 and 9 are UEFI over TFTP, 16 is UEFI over HTTP.
+//! 0 is a BIOS, 6, 7 and 9 are UEFI of x86 over TFTP, 11 is that of 64-bit Arm, 16 and 19 are the same over HTTP.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -14,11 +14,12 @@ use std::process::Stdio;
 use anyhow::{Result, anyhow};
 use base::failure::{Class, Classify, Failure};
 use base::files::write_atomically;
+use model::architecture::Architecture;
 use tempfile::{Builder, TempDir};
 use tokio::process::{Child, Command};
 use transfer::server::served_file::ServedFile;
 
-use super::loaders::{BIOS, UEFI};
+use super::loaders::NetworkLoaders;
 
 const PROGRAM: &str = "dnsmasq";
 /// The directory for files that a restart of the machine removes.
@@ -47,6 +48,8 @@ pub enum DhcpMode {
 #[derive(Clone, Debug)]
 pub struct DnsmasqSettings {
     pub mode: DhcpMode,
+    /// The architecture of the machines that get a loader. Others get none.
+    pub architecture: Architecture,
     /// The only interface to answer on; all interfaces if none.
     pub interface: Option<String>,
     /// Where machines reach the HTTP server, without a slash at its end.
@@ -58,7 +61,6 @@ pub struct DnsmasqSettings {
 impl DnsmasqSettings {
     #[must_use]
     pub fn render(&self) -> String {
-        let Self { base, .. } = self;
         let mut lines = vec![
             "# Written by `iso-builder serve`; changes are lost.".to_owned(),
             "# No DNS.".into(),
@@ -76,60 +78,74 @@ impl DnsmasqSettings {
         lines.push("dhcp-match=set:ipxe,175".into());
         lines.push("dhcp-userclass=set:ipxe,iPXE".into());
         match &self.mode {
-            DhcpMode::Proxy { network } => lines.extend(proxy(*network, base)),
+            DhcpMode::Proxy { network } => lines.extend(self.proxy(*network)),
             DhcpMode::Full { first, last, router, dns } => {
-                lines.extend(full(*first, *last, *router, dns, base))
+                lines.extend(self.full(*first, *last, *router, dns));
             }
         }
         lines.push(String::new());
         lines.join("\n")
     }
-}
+    /// ProxyDHCP offers PXE services: a loader to firmware, the script to iPXE.
+    fn proxy(&self, network: Ipv4Addr) -> Vec<String> {
+        let Self { base, architecture, .. } = self;
+        let loaders = NetworkLoaders::of(*architecture);
+        // dnsmasq's names of architectures.
+        let (bios, uefi): (&[_], &[_]) = match architecture {
+            Architecture::Amd64 => (&["x86PC"], &["BC_EFI", "X86-64_EFI"]),
+            Architecture::Arm64 => (&[], &["ARM64_EFI"]),
+        };
+        let mut lines = vec![
+            "# Beside another DHCP server, which assigns the addresses.".to_owned(),
+            format!("dhcp-range={network},proxy"),
+        ];
+        let service =
+            |tag: &str, kind: &str, what: &str| format!("pxe-service=tag:{tag},{kind},\"NQRust\",{what}");
+        lines.extend(bios.iter().zip(loaders.bios).map(|(kind, loader)| service("!ipxe", kind, loader)));
+        lines.extend(uefi.iter().map(|kind| service("!ipxe", kind, loaders.uefi)));
+        let script = format!("{base}/boot.ipxe");
+        lines.extend(bios.iter().chain(uefi).map(|kind| service("ipxe", kind, &script)));
+        lines
+    }
 
-/// ProxyDHCP offers PXE services: a loader to firmware, the script to iPXE.
-fn proxy(network: Ipv4Addr, base: &str) -> Vec<String> {
-    let uefi = |architecture: &str| format!("pxe-service=tag:!ipxe,{architecture},\"NQRust\",{UEFI}");
-    let script =
-        |architecture: &str| format!("pxe-service=tag:ipxe,{architecture},\"NQRust\",{base}/boot.ipxe");
-    let mut lines = vec![
-        "# Beside another DHCP server, which assigns the addresses.".to_owned(),
-        format!("dhcp-range={network},proxy"),
-        format!("pxe-service=tag:!ipxe,x86PC,\"NQRust\",{BIOS}"),
-    ];
-    lines.extend(["BC_EFI", "X86-64_EFI"].map(uefi));
-    lines.extend(["x86PC", "BC_EFI", "X86-64_EFI"].map(script));
-    lines
-}
-
-/// A DHCP server answers by architecture; the last matching line applies.
-fn full(
-    first: Ipv4Addr,
-    last: Ipv4Addr,
-    router: Option<Ipv4Addr>,
-    dns: &[Ipv4Addr],
-    base: &str,
-) -> Vec<String> {
-    let list: Vec<_> = dns.iter().map(ToString::to_string).collect();
-    // An option without a value keeps dnsmasq from sending its own address.
-    let router = router.map(|router| format!(",{router}")).unwrap_or_default();
-    let dns = if list.is_empty() { String::new() } else { format!(",{}", list.join(",")) };
-    let mut lines = vec![
-        "# The only DHCP server of the network.".to_owned(),
-        "dhcp-authoritative".into(),
-        format!("dhcp-range={first},{last},{LEASE}"),
-        format!("dhcp-option=option:router{router}"),
-        format!("dhcp-option=option:dns-server{dns}"),
-        "dhcp-match=set:bios,option:client-arch,0".into(),
-    ];
-    lines.extend([6, 7, 9].map(|number| format!("dhcp-match=set:uefi,option:client-arch,{number}")));
-    lines.push("dhcp-match=set:http,option:client-arch,16".into());
-    lines.push(format!("dhcp-boot=tag:!ipxe,tag:bios,{BIOS}"));
-    lines.push(format!("dhcp-boot=tag:!ipxe,tag:uefi,{UEFI}"));
-    lines.push("# UEFI accepts HTTP boot only from a server with this vendor class.".into());
-    lines.push("dhcp-option-force=tag:!ipxe,tag:http,option:vendor-class,HTTPClient".into());
-    lines.push(format!("dhcp-boot=tag:!ipxe,tag:http,\"{base}/loaders/{UEFI}\""));
-    lines.push(format!("dhcp-boot=tag:ipxe,\"{base}/boot.ipxe\""));
-    lines
+    /// A DHCP server answers by architecture; the last matching line applies.
+    fn full(
+        &self,
+        first: Ipv4Addr,
+        last: Ipv4Addr,
+        router: Option<Ipv4Addr>,
+        dns: &[Ipv4Addr],
+    ) -> Vec<String> {
+        let Self { base, architecture, .. } = self;
+        let NetworkLoaders { bios, uefi, .. } = NetworkLoaders::of(*architecture);
+        let (over_tftp, over_http): (&[u8], u8) = match architecture {
+            Architecture::Amd64 => (&[6, 7, 9], 16),
+            Architecture::Arm64 => (&[11], 19),
+        };
+        let list: Vec<_> = dns.iter().map(ToString::to_string).collect();
+        // An option without a value keeps dnsmasq from sending its own address.
+        let router = router.map(|router| format!(",{router}")).unwrap_or_default();
+        let dns = if list.is_empty() { String::new() } else { format!(",{}", list.join(",")) };
+        let mut lines = vec![
+            "# The only DHCP server of the network.".to_owned(),
+            "dhcp-authoritative".into(),
+            format!("dhcp-range={first},{last},{LEASE}"),
+            format!("dhcp-option=option:router{router}"),
+            format!("dhcp-option=option:dns-server{dns}"),
+        ];
+        lines.extend(bios.map(|_| "dhcp-match=set:bios,option:client-arch,0".to_owned()));
+        lines.extend(
+            over_tftp.iter().map(|number| format!("dhcp-match=set:uefi,option:client-arch,{number}")),
+        );
+        lines.push(format!("dhcp-match=set:http,option:client-arch,{over_http}"));
+        lines.extend(bios.map(|loader| format!("dhcp-boot=tag:!ipxe,tag:bios,{loader}")));
+        lines.push(format!("dhcp-boot=tag:!ipxe,tag:uefi,{uefi}"));
+        lines.push("# UEFI accepts HTTP boot only from a server with this vendor class.".into());
+        lines.push("dhcp-option-force=tag:!ipxe,tag:http,option:vendor-class,HTTPClient".into());
+        lines.push(format!("dhcp-boot=tag:!ipxe,tag:http,\"{base}/loaders/{uefi}\""));
+        lines.push(format!("dhcp-boot=tag:ipxe,\"{base}/boot.ipxe\""));
+        lines
+    }
 }
 
 /// Makes an empty directory for TFTP that every user can read, as dnsmasq drops its privileges. The directory of the
@@ -151,7 +167,7 @@ pub fn prepare(
     loaders: &BTreeMap<String, ServedFile>,
     configuration: &Path,
 ) -> Result<()> {
-    for name in [BIOS, UEFI] {
+    for name in NetworkLoaders::of(settings.architecture).ipxe() {
         let Some(served) = loaders.get(name) else {
             return Err(Failure::new(Class::Hardware, format!("this host lacks the loader {name}"))
                 .hint("Install it with `apt-get install ipxe`, or name its directory with --loaders.")
@@ -200,14 +216,22 @@ mod tests {
     use crate::test_support::golden;
     use base::failure::render;
 
+    const BIOS: &str = "undionly.kpxe";
+    const UEFI: &str = "ipxe.efi";
+
     fn settings(mode: DhcpMode) -> DnsmasqSettings {
         DnsmasqSettings {
             mode,
+            architecture: Architecture::Amd64,
             interface: Some("eth1".into()),
             base: "http://192.0.2.1:8080".into(),
             tftp: "/var/lib/nqrust/dnsmasq/tftp".into(),
             leases: "/var/lib/nqrust/dnsmasq/leases".into(),
         }
+    }
+
+    fn arm64(mode: DhcpMode) -> DnsmasqSettings {
+        DnsmasqSettings { architecture: Architecture::Arm64, ..settings(mode) }
     }
 
     fn modes() -> [(&'static str, DhcpMode); 3] {
@@ -228,16 +252,19 @@ mod tests {
     #[test]
     fn configurations_read_as_recorded() {
         for (name, mode) in modes() {
-            golden(&format!("dnsmasq-{name}.conf"), &settings(mode).render());
+            golden(&format!("dnsmasq-{name}.conf"), &settings(mode.clone()).render());
+            golden(&format!("dnsmasq-{name}-arm64.conf"), &arm64(mode).render());
         }
     }
 
     #[test]
     fn dnsmasq_itself_accepts_them() {
         let directory = tempfile::tempdir().unwrap();
-        for (name, mode) in modes() {
+        for (name, settings) in
+            modes().into_iter().flat_map(|(name, mode)| [(name, settings(mode.clone())), (name, arm64(mode))])
+        {
             let path = directory.path().join(name);
-            fs::write(&path, settings(mode).render()).unwrap();
+            fs::write(&path, settings.render()).unwrap();
             let argument = format!("--conf-file={}", path.display());
             let output = std::process::Command::new(PROGRAM).arg("--test").arg(argument).output();
             // `make setup` installs dnsmasq; without it this part is left out.

@@ -8,7 +8,8 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use base::digest::Digest;
-use medium::iso::menu::SCREEN_FIRST;
+use medium::iso::menu::screen_first;
+use model::architecture::Architecture;
 use model::boot::parameter;
 use model::release::Purpose;
 
@@ -29,6 +30,7 @@ const IPXE_DISK: &str = "iseq ${platform} efi && exit 1 ||\nsanboot --no-describ
 /// The installing system, which is the same for every machine.
 #[derive(Clone, Debug)]
 pub struct BootSystem {
+    architecture: Architecture,
     product: String,
     kernel: String,
     initrd: String,
@@ -54,6 +56,7 @@ impl BootSystem {
         let path = |purpose| files.path_of(purpose).map(|(path, _)| path.to_owned());
         let (rootfs, rootfs_sha256) = files.path_of(Purpose::Rootfs)?;
         Ok(Self {
+            architecture: release.architecture,
             product: format!("{} {}", release.name, release.version),
             kernel: path(Purpose::Kernel)?,
             initrd: path(Purpose::Initrd)?,
@@ -77,7 +80,7 @@ impl BootSystem {
         arguments.extend(fixed.split(' ').map(str::to_owned));
         arguments.push(format!("{}=install", parameter::MODE));
         arguments.push(format!("{}={}", parameter::RELEASE, self.release.oci()));
-        arguments.extend(SCREEN_FIRST.split(' ').map(str::to_owned));
+        arguments.extend(screen_first(self.architecture).split(' ').map(str::to_owned));
         arguments.extend(self.arguments.iter().cloned());
         arguments.extend(parameters(base, deployment.configuration, deployment.word));
         arguments.push(format!("{}={base}{REPORT}{}", parameter::REPORT, deployment.report));
@@ -128,9 +131,14 @@ impl BootSystem {
 
 /// The first script of every iPXE: it asks for [`BOOT`] with all that it knows of the machine. URLs are relative to
 /// that of the script. If the server does not answer, iPXE tries [`ATTEMPTS`] times, which takes longer than a restart
-/// of the server; then the machine boots from its disk.
+/// of the server; then the machine boots from its disk, as does one of another architecture, whose iPXE is not from here.
 #[must_use]
-pub fn ipxe_start() -> String {
+pub fn ipxe_start(architecture: Architecture) -> String {
+    // iPXE has one name for machines with a BIOS, another one with UEFI.
+    let other = match architecture {
+        Architecture::Amd64 => "iseq ${buildarch} arm64 && goto other ||",
+        Architecture::Arm64 => "iseq ${buildarch} arm64 || goto other",
+    };
     // Without colons: iPXE 1.0 takes the text before one for the scheme, even in a relative URL.
     let mut query = "mac=${netX/mac:hexhyp}".to_owned();
     for card in 0..4 {
@@ -139,6 +147,7 @@ pub fn ipxe_start() -> String {
     query.push_str("&uuid=${uuid}&serial=${serial:uristring}&asset=${asset:uristring}");
     format!(
         "#!ipxe\n\
+         {other}\n\
          set attempts:int32 0\n\
          :ask\n\
          chain --replace {BOOT}?{query} || goto again\n\
@@ -150,6 +159,9 @@ pub fn ipxe_start() -> String {
          goto ask\n\
          :leave\n\
          echo The server does not answer: booting from disk\n\
+         {IPXE_DISK}\
+         :other\n\
+         echo This server installs {architecture}, and this machine is ${{buildarch}}: booting from disk\n\
          {IPXE_DISK}"
     )
 }
@@ -220,7 +232,8 @@ mod tests {
     #[test]
     fn scripts_read_as_recorded() {
         let system = system();
-        golden("start.ipxe", &ipxe_start());
+        golden("start.ipxe", &ipxe_start(Architecture::Amd64));
+        golden("start-arm64.ipxe", &ipxe_start(Architecture::Arm64));
         golden("install.ipxe", &system.ipxe(BASE, DEPLOYMENT));
         golden("disk.ipxe", &ipxe_disk(DiskBootReason::Installed));
         golden("start.grub", &grub_start());
@@ -251,7 +264,7 @@ mod tests {
 
     #[test]
     fn no_script_asks_for_ever() {
-        let ipxe = [ipxe_start(), system().ipxe(BASE, DEPLOYMENT)];
+        let ipxe = [ipxe_start(Architecture::Amd64), system().ipxe(BASE, DEPLOYMENT)];
         for text in ipxe {
             // Each loop has a counter after which the machine boots from disk.
             let (before, after) = text.split_once("&& goto leave ||\n").unwrap();

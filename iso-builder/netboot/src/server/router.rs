@@ -164,7 +164,8 @@ impl Router {
             return Ok(file(self.loaders.get(name), asked));
         }
         if path == "/boot.ipxe" {
-            return Ok(file(Some(&ServedFile::in_memory(scripts::ipxe_start().into_bytes())), asked));
+            let script = scripts::ipxe_start(self.files.release().architecture);
+            return Ok(file(Some(&ServedFile::in_memory(script.into_bytes())), asked));
         }
         if path == "/grub/grub.cfg" {
             return Ok(file(Some(&ServedFile::in_memory(scripts::grub_start().into_bytes())), asked));

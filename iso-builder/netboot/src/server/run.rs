@@ -277,6 +277,7 @@ fn dhcp(options: &ServerOptions, address: SocketAddr, router: &Router) -> Result
     let (directory, tftp) = (options.state.join("dnsmasq"), dnsmasq::tftp_directory()?);
     let settings = dnsmasq::DnsmasqSettings {
         mode: mode.clone(),
+        architecture: router.files.release().architecture,
         interface: interface.clone(),
         base,
         tftp: tftp.path().to_owned(),

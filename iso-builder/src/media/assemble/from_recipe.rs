@@ -12,24 +12,29 @@ use medium::customization::{area, argument};
 use medium::iso::esp;
 use medium::iso::recipe::{self, FileContent, Recipe, RootfsTree};
 use medium::signatures;
-use model::release::{IsoRecipe, Payload};
+use model::architecture::Architecture;
+use model::release::{BiosBootCode, IsoRecipe, Payload};
 
-use super::iso::IsoParts;
+use super::iso::{BiosBootFiles, IsoParts};
 use crate::boot::loaders;
 
-/// The recipe of ISOs with the boot code in `loaders` that is no payload, and an OS image whose hash tree has the root `root_hash`.
-pub(crate) fn iso_recipe(loaders: &Path, root_hash: Digest) -> Result<IsoRecipe> {
+/// The recipe of ISOs of an architecture with the boot code in `loaders` that is no payload, and an OS image whose hash tree has the
+/// root `root_hash`.
+pub(crate) fn iso_recipe(architecture: Architecture, loaders: &Path, root_hash: Digest) -> Result<IsoRecipe> {
+    let bios = architecture.has_bios().then(|| bios_boot_code(loaders)).transpose()?;
+    Ok(IsoRecipe { recipe: recipe::NUMBER, bios, rootfs_root_hash: Some(root_hash) })
+}
+
+fn bios_boot_code(loaders: &Path) -> Result<BiosBootCode> {
     let read = |name: &str| {
         let path = loaders.join(name);
         fs::read(&path).with_context(|| format!("reading {}", path.display()))
     };
     let (eltorito, hybrid) = (read(loaders::ELTORITO)?, read(loaders::HYBRID)?);
-    Ok(IsoRecipe {
-        recipe: recipe::NUMBER,
+    Ok(BiosBootCode {
         eltorito_size: eltorito.len() as u64,
         eltorito_sha256: grub::eltorito_digest(&eltorito)?,
         boot_sector_sha256: grub::boot_sector_digest(&hybrid)?,
-        rootfs_root_hash: Some(root_hash),
     })
 }
 
@@ -74,8 +79,10 @@ pub(crate) fn assemble(
         guid: recipe.guid(),
         epoch: recipe.release.epoch,
         files,
-        eltorito: loaders.join(loaders::ELTORITO),
-        hybrid: loaders.join(loaders::HYBRID),
+        bios: recipe.release.architecture.has_bios().then(|| BiosBootFiles {
+            eltorito: loaders.join(loaders::ELTORITO),
+            hybrid: loaders.join(loaders::HYBRID),
+        }),
         esp: small("esp.img", &image)?,
     })
 }

@@ -18,13 +18,18 @@ pub(crate) fn build(mut sample: SampleMedium) -> (SampleMedium, PathBuf) {
     let loaders = sample.directory.path().join("loaders");
     fs::create_dir_all(&loaders).unwrap();
     let pattern = |length: u32, step| (0..length).map(|n| (n % step) as u8).collect::<Vec<_>>();
-    fs::write(loaders.join(loaders::ELTORITO), pattern(5000, 241)).unwrap();
-    fs::write(loaders.join(loaders::HYBRID), pattern(512, 239)).unwrap();
-    for (purpose, name, length) in [
-        (Purpose::Shim, loaders::SHIM, 9000),
-        (Purpose::GrubEfi, loaders::GRUB_EFI, 20_001),
-        (Purpose::MokManager, loaders::MOK_MANAGER, 700),
-    ] {
+    let architecture = sample.release.architecture;
+    if architecture.has_bios() {
+        fs::write(loaders.join(loaders::ELTORITO), pattern(5000, 241)).unwrap();
+        fs::write(loaders.join(loaders::HYBRID), pattern(512, 239)).unwrap();
+    }
+    for (name, purpose) in loaders::payloads(architecture) {
+        let length = match purpose {
+            Purpose::Shim => 9000,
+            Purpose::GrubEfi => 20_001,
+            Purpose::MokManager => 700,
+            _ => continue,
+        };
         let (path, content) = (format!("boot/loaders/{name}"), pattern(length, 251));
         let file = sample.tree().join(&path);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -35,7 +40,7 @@ pub(crate) fn build(mut sample: SampleMedium) -> (SampleMedium, PathBuf) {
     let image = sample.release.payload(Purpose::Rootfs).unwrap();
     let file = fs::File::open(sample.tree().join(&image.path)).unwrap();
     let tree = VerityTree::of_image(image.sha256, file).unwrap();
-    sample.release.iso = Some(iso_recipe(&loaders, tree.root).unwrap());
+    sample.release.iso = Some(iso_recipe(architecture, &loaders, tree.root).unwrap());
     let manifest = sample.release.to_bytes();
     let source = |payload: &Payload| Ok(sample.tree().join(&payload.path));
     let scratch = tempfile::tempdir().unwrap();

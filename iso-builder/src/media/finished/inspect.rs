@@ -169,12 +169,7 @@ impl MediumDescription {
             MediumKind::NetInstall => "net-install medium",
         };
         let name = printable(&release.name);
-        writeln!(
-            f,
-            "{name} {} for {}, {kind}",
-            printable(&release.version),
-            printable(&release.architecture)
-        )?;
+        writeln!(f, "{name} {} for {}, {kind}", printable(&release.version), release.architecture)?;
         writeln!(f, "  id        {}", printable(&release.id))?;
         writeln!(f, "  release   sha256:{}", self.release_sha256)?;
         writeln!(f, "  signed    {}", printable(&self.signatures.text))?;

@@ -24,7 +24,7 @@ fn with_size(number: usize, size: u64) -> Release {
     let payloads = release.payloads.len();
     match (number % (payloads + 2)).checked_sub(payloads) {
         None => release.payloads[number % (payloads + 2)].size = size,
-        Some(0) => release.iso.as_mut().unwrap().eltorito_size = size,
+        Some(0) => release.iso.as_mut().unwrap().bios.as_mut().unwrap().eltorito_size = size,
         Some(_) => release.expanded.size = size,
     }
     release

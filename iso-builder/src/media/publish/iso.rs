@@ -31,7 +31,7 @@ pub(super) fn check(artifact: &OpenedArtifact) -> Result<()> {
         let why = format!("it is made by recipe {}, and this builder follows {}", iso.recipe, recipe::NUMBER);
         return Err(lacks(why, "Use the iso-builder of the release.").into());
     }
-    if artifact.boot_code().is_none() {
+    if iso.bios.is_some() && artifact.boot_code().is_none() {
         let why = "GRUB's boot code for ISOs is not in it: it was not pushed from an ISO".into();
         return Err(lacks(why, "Push the release from its ISO, or from the directory of the build.").into());
     }

@@ -81,7 +81,8 @@ pub fn push(
     let release = medium.release()?;
     medium.judge(known)?;
     let target = Target::open(reference, client, &release)?;
-    let code = release.iso.as_ref().map(|iso| BootCode::of(&medium, iso)).transpose()?.flatten();
+    let bios = release.iso.as_ref().and_then(|iso| iso.bios.as_ref());
+    let code = bios.map(|code| BootCode::of(&medium, code)).transpose()?.flatten();
     warn(&medium, &release, progress);
     let made = MadePatches::make(earlier, (&release, &medium), client, progress)?;
     let signatures = medium.signatures()?;

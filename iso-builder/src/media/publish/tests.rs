@@ -102,9 +102,9 @@ fn is_whole(root: &Path, release: &Release) {
     let mut expected: Vec<_> =
         release.payloads.iter().map(|payload| (payload.path.clone(), payload.sha256)).collect();
     expected.push((MANIFEST.into(), Digest::of(&release.to_bytes())));
-    if let Some(iso) = &release.iso {
-        expected.push(("boot/grub/eltorito.img".into(), iso.eltorito_sha256));
-        expected.push(("boot/grub/boot_hybrid.img".into(), iso.boot_sector_sha256));
+    if let Some(code) = release.iso.as_ref().and_then(|iso| iso.bios) {
+        expected.push(("boot/grub/eltorito.img".into(), code.eltorito_sha256));
+        expected.push(("boot/grub/boot_hybrid.img".into(), code.boot_sector_sha256));
     }
     expected.sort();
     let mut found = listing(root);

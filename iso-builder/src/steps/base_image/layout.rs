@@ -11,6 +11,7 @@ use formats::oci::{
     Descriptor, Document, ImageIndex, ImageManifest, LayerCompression, Platform, ResolveImageError,
     resolve_image,
 };
+use model::architecture::Architecture;
 use serde::de::DeserializeOwned;
 
 use super::super::limit::long;
@@ -23,14 +24,12 @@ use crate::images::import::{MAX_DOCUMENT_BYTES, retain_platform};
 /// The annotation with an image's name.
 const NAME_ANNOTATION: &str = "org.opencontainers.image.ref.name";
 
-const BASE_ARCHITECTURE: &str = "amd64";
-
 fn name(descriptor: &Descriptor) -> Option<&str> {
     descriptor.annotations.get(NAME_ANNOTATION).map(String::as_str)
 }
 
 pub(super) fn unpack(request: &StepRequest, path: &Path, reference: Option<&str>, tree: &Tree) -> Result<()> {
-    for layer in layers(path, reference, &request.scratch)? {
+    for layer in layers(path, reference, request.architecture, &request.scratch)? {
         archive::unpack(&layer, tree, &request.scratch, archive::ArchiveUse::Layer).with_context(|| {
             let name = layer.file_name().unwrap_or_default().to_string_lossy();
             format!("applying the layer {name} of {}", path.display())
@@ -40,16 +39,21 @@ pub(super) fn unpack(request: &StepRequest, path: &Path, reference: Option<&str>
 }
 
 /// The files of an image's layers, lowest first. An archived layout is unpacked into `scratch`.
-pub(crate) fn layers(path: &Path, reference: Option<&str>, scratch: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn layers(
+    path: &Path,
+    reference: Option<&str>,
+    architecture: Architecture,
+    scratch: &Path,
+) -> Result<Vec<PathBuf>> {
     let layout = if path.is_dir() { path.to_owned() } else { unpack_archive(path, scratch)? };
     let bytes = files::read_at_most(&layout.join("index.json"), MAX_DOCUMENT_BYTES)
         .map_err(|error| no_layout(path, &layout, error))?;
     let index: ImageIndex = parse(&bytes, "index.json", path)?;
-    let image = Image { path, layout: &layout };
-    let manifest = image.resolve(&choose(index, reference, path)?)?;
+    let image = Image { path, layout: &layout, architecture };
+    let manifest = image.resolve(&choose(index, reference, architecture, path)?)?;
     let platform: Platform = parse(&image.bytes(&manifest.config)?, "configuration", path)?;
-    if !platform.is_of(BASE_ARCHITECTURE) {
-        return Err(other_platform(path, &format!("it is for {platform}")));
+    if !platform.is_of(architecture.debian()) {
+        return Err(other_platform(path, architecture, &format!("it is for {platform}")));
     }
     let file = |layer: &Descriptor| match LayerCompression::of_type(&layer.media_type).is_some() {
         true => image.blob(&layer.digest),
@@ -85,10 +89,12 @@ fn no_layout(path: &Path, layout: &Path, error: anyhow::Error) -> anyhow::Error 
     failure.because(error).hint(hint).into()
 }
 
-fn other_platform(path: &Path, why: &str) -> anyhow::Error {
-    Failure::new(Class::Invalid, format!("{} has no image for linux/amd64", path.display()))
+fn other_platform(path: &Path, architecture: Architecture, why: &str) -> anyhow::Error {
+    Failure::new(Class::Invalid, format!("{} has no image for linux/{architecture}", path.display()))
         .because(anyhow::anyhow!("{why}"))
-        .hint("Copy the image of that platform: skopeo copy --override-arch amd64 --override-os linux …")
+        .hint(format!(
+            "Copy the image of that platform: skopeo copy --override-arch {architecture} --override-os linux …"
+        ))
         .into()
 }
 
@@ -101,11 +107,16 @@ fn unknown_layer(path: &Path, layer: &Descriptor) -> anyhow::Error {
 }
 
 /// Chooses the image: by its name, and among several of that name by its platform.
-fn choose(index: ImageIndex, reference: Option<&str>, path: &Path) -> Result<Descriptor> {
+fn choose(
+    index: ImageIndex,
+    reference: Option<&str>,
+    architecture: Architecture,
+    path: &Path,
+) -> Result<Descriptor> {
     let names: Vec<String> = index.manifests.iter().filter_map(name).map(str::to_owned).collect();
     let meant = |d: &Descriptor| reference.is_none() || name(d) == reference;
     let mut matching: Vec<Descriptor> = index.manifests.into_iter().filter(meant).collect();
-    retain_platform(&mut matching, BASE_ARCHITECTURE);
+    retain_platform(&mut matching, architecture.debian());
     if matching.len() == 1
         && let Some(only) = matching.pop()
     {
@@ -122,19 +133,22 @@ fn choose(index: ImageIndex, reference: Option<&str>, path: &Path) -> Result<Des
         .into())
 }
 
-/// A layout, and its path in messages.
+/// A layout, its path in messages, and the architecture of the image that is taken from it.
 struct Image<'a> {
     path: &'a Path,
     layout: &'a Path,
+    architecture: Architecture,
 }
 
 impl Image<'_> {
     /// Reads a manifest, through an index of platforms if there is one.
     fn resolve(&self, descriptor: &Descriptor) -> Result<ImageManifest> {
         let read = |descriptor: &Descriptor| Ok((self.document(descriptor)?, ()));
-        let resolved = resolve_image(read(descriptor)?, BASE_ARCHITECTURE, read);
+        let resolved = resolve_image(read(descriptor)?, self.architecture.debian(), read);
         resolved.map(|resolved| resolved.manifest).map_err(|error| match error {
-            ResolveImageError::Platform { .. } => other_platform(self.path, &error.to_string()),
+            ResolveImageError::Platform { .. } => {
+                other_platform(self.path, self.architecture, &error.to_string())
+            }
             ResolveImageError::Read(error) => error,
             ResolveImageError::Depth | ResolveImageError::Siblings => {
                 unreadable(self.path, "OCI layout", error.into())
@@ -188,11 +202,15 @@ mod tests {
     #[test]
     fn among_several_platforms_ours_is_meant_and_among_several_names_the_reference() {
         let all = [entry('1', "a", "arm64"), entry('2', "a", "amd64"), entry('3', "b", "amd64")].join(",");
-        let chosen = |reference| choose(index(&all), reference, Path::new("x")).map(|d| d.digest.to_string());
-        assert!(chosen(Some("a")).unwrap().starts_with('2'));
-        assert!(chosen(Some("b")).unwrap().starts_with('3'));
-        let told = base::failure::render(&chosen(None).unwrap_err());
+        let chosen = |reference, architecture| {
+            let chosen = choose(index(&all), reference, architecture, Path::new("x"));
+            chosen.map(|descriptor| descriptor.digest.to_string())
+        };
+        assert!(chosen(Some("a"), Architecture::Amd64).unwrap().starts_with('2'));
+        assert!(chosen(Some("a"), Architecture::Arm64).unwrap().starts_with('1'));
+        assert!(chosen(Some("b"), Architecture::Amd64).unwrap().starts_with('3'));
+        let told = base::failure::render(&chosen(None, Architecture::Amd64).unwrap_err());
         assert!(told.contains("2 images match; its names are: a, a, b"), "{told}");
-        assert!(choose(index(""), None, Path::new("x")).is_err());
+        assert!(choose(index(""), None, Architecture::Amd64, Path::new("x")).is_err());
     }
 }

@@ -71,11 +71,12 @@ pub(super) fn terminator() -> Vec<u8> {
     bytes
 }
 
-/// The boot catalog: `bios` for BIOS, the EFI system partition `esp` for UEFI, neither emulating a disk.
-pub(super) fn catalog(bios: Block, esp: Extent) -> Vec<u8> {
+/// The boot catalog: `bios` for BIOS where the image has boot code for it, the EFI system partition `esp` for UEFI, neither
+/// emulating a disk. Without a BIOS, the entry of UEFI is the first, which needs no section of its own.
+pub(super) fn catalog(bios: Option<Block>, esp: Extent) -> Vec<u8> {
     let mut validation = [0; 32];
     validation[0] = 1;
-    validation[1] = BIOS;
+    validation[1] = if bios.is_some() { BIOS } else { UEFI };
     validation[30..].copy_from_slice(&[0x55, 0xAA]);
     let sum = validation
         .chunks(2)
@@ -84,10 +85,12 @@ pub(super) fn catalog(bios: Block, esp: Extent) -> Vec<u8> {
     // The field counts sectors of 512 bytes; where it is too small for the image, 0 stands for all of it.
     let sectors = u16::try_from(esp.length.div_ceil(512)).unwrap_or(0);
     let mut bytes = validation.to_vec();
-    bytes.extend(boot_entry(bios, BIOS_SECTORS));
-    let mut section = [0; 32];
-    section[..4].copy_from_slice(&[0x91, UEFI, 1, 0]);
-    bytes.extend(section);
+    if let Some(bios) = bios {
+        bytes.extend(boot_entry(bios, BIOS_SECTORS));
+        let mut section = [0; 32];
+        section[..4].copy_from_slice(&[0x91, UEFI, 1, 0]);
+        bytes.extend(section);
+    }
     bytes.extend(boot_entry(esp.start, sectors));
     bytes.resize(BLOCK, 0);
     bytes

@@ -66,17 +66,24 @@ pub fn patch_eltorito(image: &mut [u8], start: Block) -> Result<()> {
 /// Some firmware starts a stick only where an entry of the table is active.
 pub fn first_sector(hybrid: &[u8], eltorito: Block, size: u64) -> Result<[u8; 512]> {
     ensure!(hybrid.len() >= BOOT_CODE, "GRUB's hybrid boot sector is too short");
-    let mut sector = [0; 512];
+    let mut sector = plain_first_sector(size);
     sector[..BOOT_CODE].copy_from_slice(&hybrid[..BOOT_CODE]);
     let target = u64::from(eltorito.0) * 4 + 4;
     sector[HYBRID_TARGET..HYBRID_TARGET + 8].copy_from_slice(&target.to_le_bytes());
+    put_active_entry(&mut sector);
+    Ok(sector)
+}
+
+/// The first sector of an image of `size` bytes that no BIOS starts: a protective partition table alone.
+#[must_use]
+pub fn plain_first_sector(size: u64) -> [u8; 512] {
+    let mut sector = [0; 512];
     let sectors = u32::try_from(size / SECTOR - 1).unwrap_or(u32::MAX);
     // Cylinders, heads and sectors are those that UEFI prescribes (UEFI 2.10, 5.2.3).
     let protective = table_entry(0x00, [0x00, 0x02, 0x00], 0xEE, [0xFF, 0xFF, 0xFF], 1, sectors);
     sector[446..462].copy_from_slice(&protective);
-    put_active_entry(&mut sector);
     sector[510..].copy_from_slice(&[0x55, 0xAA]);
-    Ok(sector)
+    sector
 }
 
 /// An entry of the partition table: status, first place, type, last place, first sector, number of sectors.

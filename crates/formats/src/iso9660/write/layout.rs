@@ -2,7 +2,7 @@
 //!
 //! | block | content |
 //! |---|---|
-//! | 0 | boot sector for BIOS and partition table (16 blocks) |
+//! | 0 | boot sector, for BIOS too where there is code for it, and partition table (16 blocks) |
 //! | 16 | volume descriptors |
 //! | 32 | volume descriptors of partition 1 |
 //! | 48 | boot catalog, Rock Ridge's name, path tables, directories |
@@ -45,8 +45,10 @@ pub struct LayoutInput<'a> {
     pub guid: Uuid,
     /// The time of the volume and of every file, in seconds since 1970.
     pub epoch: u64,
-    /// The files with their lengths in bytes, in the order in which they lie. BIOS starts the first.
+    /// The files with their lengths in bytes, in the order in which they lie.
     pub files: Vec<(&'a str, u64)>,
+    /// True if the first file is GRUB's El Torito image, which BIOS starts.
+    pub bios: bool,
     /// Length of the EFI system partition in bytes.
     pub esp: u64,
 }
@@ -113,7 +115,8 @@ impl Layout {
         let end = block(free.0)?;
         let size = ByteSize::bytes(end.offset().0);
 
-        let bios = files.first().and_then(|extents| extents.first()).context("an ISO without a file")?.start;
+        let first = files.first().and_then(|extents| extents.first()).context("an ISO without a file")?.start;
+        let bios = outline.bios.then_some(first);
         let part = |owner, at: Block, bytes| LayoutPart { owner, at: at.offset(), bytes };
         let mut parts = vec![
             part(RegionOwner::RockRidge, extension, records::extension()),

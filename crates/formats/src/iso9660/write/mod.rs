@@ -1,7 +1,7 @@
 //! ISO 9660 images that boot on BIOS and on UEFI, from optical discs and from USB sticks.
 //!
-//! Level 3 (files of any length) with Rock Ridge names, two El Torito entries, a boot sector for BIOS and a GUID partition
-//! table. A [`Layout`] says where everything lies and makes the bytes of descriptors, tables and directories; [`grub`]
+//! Level 3 (files of any length) with Rock Ridge names, an El Torito entry for each kind of firmware and a GUID partition table;
+//! for architectures with a BIOS also a boot sector. A [`Layout`] says where everything lies and makes the bytes of descriptors, tables and directories; [`grub`]
 //! makes those of GRUB's images. Whoever writes the image copies the files.
 //!
 //! | Module | What it knows |

@@ -1,6 +1,6 @@
 //! The entry of an installed disk among the firmware's boot options (UEFI 2.10, 3.1).
 //!
-//! Firmware starts the disk without it, by the fallback path `\EFI\BOOT\BOOTX64.EFI`; the entry gives the disk its name and the
+//! Firmware starts the disk without it, by the path of the default loader; the entry gives the disk its name and the
 //! first place. So a failure here is only a warning.
 //!
 //! The kernel shows each variable of the firmware as a file: four bytes of attributes, then the value
@@ -18,6 +18,7 @@ use crate::plan::{Partition, PartitionName, Plan, SectorSize};
 use base::command::{Invocation, Runner};
 use base::files::{read_at_most, removed};
 use base::progress::Progress;
+use model::architecture::Architecture;
 
 /// The vendor GUID of the specification's own variables (EFI_GLOBAL_VARIABLE).
 const GLOBAL_VENDOR: &str = "8be4df61-93ca-11d2-aa0d-00e098032b8c";
@@ -28,8 +29,10 @@ const ATTRIBUTES: u32 = 7;
 /// LOAD_OPTION_ACTIVE: the firmware tries this entry.
 const ACTIVE: u32 = 1;
 
-/// The fallback path: firmware starts this file of a disk without an entry. The entry names the same file.
-const LOADER: &str = r"\EFI\BOOT\BOOTX64.EFI";
+/// The loader that firmware starts from a disk without an entry; the entry names the same file.
+fn loader() -> String {
+    format!("\\{}", Architecture::of_this_program().loaders().shim.replace('/', "\\"))
+}
 
 /// No variable that is read here is longer.
 const VARIABLE_BYTES_MAX: u64 = 64 << 10;
@@ -237,7 +240,7 @@ fn load_option(title: &str, esp: &Partition, sector: SectorSize) -> Vec<u8> {
     path.extend(esp.uuid.to_bytes_le());
     // A GUID partition table, and so a GUID.
     path.extend([2, 2]);
-    let loader = wide(LOADER);
+    let loader = wide(&loader());
     path.extend(FILE_PATH);
     path.extend(length(4 + loader.len()));
     path.extend(loader);
@@ -304,7 +307,7 @@ mod tests {
     #[test]
     fn an_entry_is_as_the_specification_says() {
         let option = load_option("N", &esp(NEW), SectorSize::B4096);
-        let path = 42 + 4 + 2 * (LOADER.len() + 1) + 4;
+        let path = 42 + 4 + 2 * (loader().len() + 1) + 4;
         assert_eq!(option[..10], [1, 0, 0, 0, u8::try_from(path).unwrap(), 0, b'N', 0, 0, 0]);
         let drive = &option[10..52];
         assert_eq!(drive[..8], [4, 1, 42, 0, 2, 0, 0, 0]);

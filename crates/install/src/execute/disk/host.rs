@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn partitions_are_found_by_place_and_a_missing_one_is_named() {
-        let inventory = Inventory { disks: vec![disk("vda", ByteSize::gib(16))], nics: vec![] };
+        let inventory = Inventory { disks: vec![disk("vda", ByteSize::gib(16))], ..Inventory::default() };
         let plan = crate::plan::plan(&trial(), &inventory, &release().into(), GUID).unwrap();
         let directory = tempfile::tempdir().unwrap();
         let block = directory.path().join("block/vda");

@@ -48,7 +48,7 @@ mod tests {
     fn the_partitions_of_several_paths_are_made_known_and_named_by_number() {
         let mut disk = disk("dm-0", ByteSize::gib(16));
         disk.path = "/dev/mapper/mpatha".into();
-        let inventory = Inventory { disks: vec![disk], nics: vec![] };
+        let inventory = Inventory { disks: vec![disk], ..Inventory::default() };
         let plan = crate::plan::plan(&trial(), &inventory, &release().into(), GUID).unwrap();
         assert!(is_map(&plan.disk));
         let runner = ScriptedRunner::silent();

@@ -92,7 +92,7 @@ mod tests {
     /// A disk with the partitions of a node, and the plan that made them.
     fn image() -> (Disk, Vec<Partition>) {
         let small = disk("vda", ByteSize::gib(16));
-        let inventory = Inventory { disks: vec![small.clone()], nics: vec![] };
+        let inventory = Inventory { disks: vec![small.clone()], ..Inventory::default() };
         let plan = crate::plan::plan(&trial(), &inventory, &release().into(), GUID).unwrap();
         let found = |partition: &Partition| FoundPartition {
             name: format!("vda{}", partition.number),
@@ -113,7 +113,8 @@ mod tests {
 
     /// The file as this disk.
     fn open(file: &tempfile::NamedTempFile, disk: &Disk) -> DiskFile {
-        let inventory = Inventory { disks: vec![Disk { partitions: vec![], ..disk.clone() }], nics: vec![] };
+        let inventory =
+            Inventory { disks: vec![Disk { partitions: vec![], ..disk.clone() }], ..Inventory::default() };
         let target = crate::plan::plan(&trial(), &inventory, &release().into(), GUID).unwrap().disk;
         DiskFile::new(file.reopen().unwrap(), &target).unwrap()
     }

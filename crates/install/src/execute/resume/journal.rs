@@ -114,7 +114,7 @@ mod tests {
     use model::release::Release;
 
     fn plan(size: ByteSize, release: &Release, guid: uuid::Uuid) -> Plan {
-        let inventory = Inventory { disks: vec![disk("vda", size)], nics: vec![] };
+        let inventory = Inventory { disks: vec![disk("vda", size)], ..Inventory::default() };
         crate::plan::plan(&trial(), &inventory, &release.clone().into(), guid).unwrap()
     }
 
@@ -164,7 +164,7 @@ mod tests {
         });
         let mut without_images = trial();
         without_images.install.images = Some(model::config::Images::Defer);
-        let inventory = Inventory { disks: vec![disk("vda", ByteSize::gib(16))], nics: vec![] };
+        let inventory = Inventory { disks: vec![disk("vda", ByteSize::gib(16))], ..Inventory::default() };
         for other in [
             plan(ByteSize::gib(17), &release(), GUID),
             plan(ByteSize::gib(16), &later, GUID),

@@ -81,7 +81,7 @@ impl Crash {
     fn take_up(&mut self, release: &Release) {
         let inventory = machine::inventory::Inventory {
             disks: vec![super::keep::scan(&&*self.disk, "vda")],
-            nics: vec![],
+            ..machine::inventory::Inventory::default()
         };
         let document = &self.bench.plan.document;
         let release = release.clone().into();
@@ -241,7 +241,7 @@ pub(super) fn older_node(sector: u32) -> Arc<TestDisk> {
     target.logical_sector = sector;
     older.plan = crate::plan::plan(
         &older.plan.document,
-        &machine::inventory::Inventory { disks: vec![target], nics: vec![] },
+        &machine::inventory::Inventory { disks: vec![target], ..machine::inventory::Inventory::default() },
         &older.plan.release,
         uuid::uuid!("0f0e0d0c-0b0a-4a4f-9d55-8e1f3c6b7a90"),
     )

@@ -1,15 +1,19 @@
 //! The screen and the serial line of a node: for the kernel, and for GRUB.
 
-/// The serial line of a node whose configuration names none.
+use model::architecture::Architecture;
+
+/// The serial line for GRUB on a node whose configuration names none. GRUB uses one on BIOS only.
 const DEFAULT_SERIAL: &str = "ttyS0,115200";
 
-/// The screen and the serial line. Both show messages and a login; the last one is `/dev/console`, where the system itself
-/// writes: the serial line, unless the configuration names a screen.
-pub(super) fn consoles(tty: Option<&str>) -> [&str; 2] {
+/// The screen and the serial lines: that of the configuration, or those that the architecture has. All show messages and a login; the
+/// last one is `/dev/console`, where the system itself writes: a serial line, unless the configuration names a screen.
+pub(super) fn consoles(architecture: Architecture, tty: Option<&str>) -> Vec<&str> {
     let screen = |tty: &str| tty.strip_prefix("tty").is_some_and(|rest| rest.parse::<u8>().is_ok());
+    let usual = architecture.serial_lines();
     match tty {
-        Some(tty) if screen(tty) => [DEFAULT_SERIAL, tty],
-        tty => ["tty0", tty.unwrap_or(DEFAULT_SERIAL)],
+        Some(tty) if screen(tty) => [usual, &[tty]].concat(),
+        Some(tty) => vec!["tty0", tty],
+        None => [&["tty0"], usual].concat(),
     }
 }
 
@@ -38,8 +42,15 @@ mod tests {
             (Some("hvc0"), ["tty0", "hvc0"], (0, 115_200)),
             (Some("tty1"), ["ttyS0,115200", "tty1"], (0, 115_200)),
         ] {
-            assert_eq!(consoles(tty), both);
+            assert_eq!(consoles(Architecture::Amd64, tty), both);
             assert_eq!(port(tty), grub, "{tty:?}");
+        }
+        for (tty, all) in [
+            (None, &["tty0", "ttyS0,115200", "ttyAMA0,115200"][..]),
+            (Some("ttyAMA1"), &["tty0", "ttyAMA1"]),
+            (Some("tty1"), &["ttyS0,115200", "ttyAMA0,115200", "tty1"]),
+        ] {
+            assert_eq!(consoles(Architecture::Arm64, tty), all);
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use uuid::Uuid;
 
+use model::architecture::Architecture;
 use model::boot::{BootVolume, array_id, grub, parameter};
 use model::config::InstallConfig;
 use model::config::formats::kernel;
@@ -27,7 +28,7 @@ pub(crate) struct Volumes {
 }
 
 /// The function `nq_linux`, which loads the kernel of the slot of its argument from its boot volume.
-pub(crate) fn node_cfg(volumes: &Volumes, config: &InstallConfig) -> String {
+pub(crate) fn node_cfg(architecture: Architecture, volumes: &Volumes, config: &InstallConfig) -> String {
     let Volumes { root_a, root_b, recovery, .. } = volumes;
     format!(
         "function nq_linux {{\n\
@@ -37,13 +38,13 @@ pub(crate) fn node_cfg(volumes: &Volumes, config: &InstallConfig) -> String {
          \x20 fi\n\
          \x20 linux (bt)/vmlinuz root=$nq_root {}\n\
          }}\n",
-        words(volumes, config)
+        words(architecture, volumes, config)
     )
 }
 
 /// What follows the root file system: what the node needs, what the script adds, what the release adds, and last what the
 /// configuration adds.
-fn words(volumes: &Volumes, config: &InstallConfig) -> String {
+fn words(architecture: Architecture, volumes: &Volumes, config: &InstallConfig) -> String {
     let mut words = vec![
         "rootfstype=squashfs".to_owned(),
         "ro".to_owned(),
@@ -61,7 +62,11 @@ fn words(volumes: &Volumes, config: &InstallConfig) -> String {
         words.extend(volumes.arrays.iter().map(|array| format!("rd.md.uuid={}", array_id(*array))));
         words.push(format!("rd.retry={DISKS_TIMEOUT_SECONDS}"));
     }
-    words.extend(consoles(config.install.tty.as_deref()).map(|console| format!("console={console}")));
+    words.extend(
+        consoles(architecture, config.install.tty.as_deref())
+            .iter()
+            .map(|console| format!("console={console}")),
+    );
     words.push("$nq_words $slot_words".to_owned());
     if !config.os.external_storage_config.enabled {
         words.push("multipath=off".into());
@@ -109,7 +114,7 @@ mod tests {
     }
 
     fn linux(config: &InstallConfig) -> String {
-        let text = node_cfg(&volumes(), config);
+        let text = node_cfg(Architecture::Amd64, &volumes(), config);
         let mut lines = text.lines().map(str::trim_start).filter(|line| line.starts_with("linux "));
         lines.next().unwrap().to_owned()
     }
@@ -131,8 +136,8 @@ mod tests {
     #[test]
     fn each_slot_has_a_root_of_its_own() {
         let [a, b, recovery] = [1, 2, 3].map(|id| BootVolume::Partition(Uuid::from_u128(id)));
-        let text =
-            node_cfg(&Volumes { root_a: a, root_b: b, recovery, ..volumes() }, &InstallConfig::default());
+        let volumes = Volumes { root_a: a, root_b: b, recovery, ..volumes() };
+        let text = node_cfg(Architecture::Amd64, &volumes, &InstallConfig::default());
         for (condition, root) in
             [("if [ $1 = a ]; then", a), ("elif [ $1 = b ]; then", b), ("else", recovery)]
         {

@@ -19,7 +19,7 @@ fn machine() -> Inventory {
     stick.transport = Transport::Usb;
     stick.removable = true;
     stick.model = None;
-    Inventory { disks: vec![ssd, hdd, stick], nics: vec![] }
+    Inventory { disks: vec![ssd, hdd, stick], ..Inventory::default() }
 }
 
 /// The name of the chosen disk, or the whole text of the refusal.

@@ -6,7 +6,11 @@ use machine::inventory::Nic;
 fn refused(cards: &str, nics: &[Nic]) -> Option<(Class, String)> {
     let text = format!("{{install: {{mode: install, profile: trial, {cards}}}}}");
     let config = model::config::parse(&text, "f").unwrap();
-    let inventory = Inventory { disks: vec![disk("vda", ByteSize::gib(16))], nics: nics.to_vec() };
+    let inventory = Inventory {
+        disks: vec![disk("vda", ByteSize::gib(16))],
+        nics: nics.to_vec(),
+        ..Inventory::default()
+    };
     let error = plan(&config, &inventory, &release().into(), GUID).err()?;
     Some((class_of(&error), render(&error)))
 }

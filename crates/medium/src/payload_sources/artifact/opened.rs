@@ -147,7 +147,7 @@ impl OpenedArtifact {
     /// The boot code for ISOs of the release; none if the artifact does not have it.
     #[must_use]
     pub fn boot_code(&self) -> Option<[BootCodePart; 2]> {
-        let parts = BootCodePart::of(self.release.iso.as_ref()?);
+        let parts = BootCodePart::of(self.release.iso.as_ref()?.bios.as_ref()?);
         parts.iter().all(|part| self.has(part.sha256)).then_some(parts)
     }
 

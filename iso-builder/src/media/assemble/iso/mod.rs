@@ -1,7 +1,7 @@
 //! ISO 9660 images that boot on BIOS and on UEFI, from optical drives and from USB sticks.
 //!
-//! Level 3 (files of any length) with Rock Ridge names, two El Torito entries, a boot sector for BIOS and a GUID partition
-//! table. One FAT image is El Torito's entry for UEFI and the EFI system partition of a stick. `formats::iso9660::write`
+//! Level 3 (files of any length) with Rock Ridge names, an El Torito entry for each kind of firmware and a GUID partition table, and
+//! for machines with a BIOS a boot sector. One FAT image is El Torito's entry for UEFI and the EFI system partition of a stick. `formats::iso9660::write`
 //! computes the layout, because the medium check of the installer needs it too; here files are copied there.
 //! `iso9660` reads what is written.
 //!
@@ -34,11 +34,18 @@ pub struct IsoParts {
     pub epoch: u64,
     /// The files in the order in which they lie on the ISO: path on the ISO, and the file with the content.
     pub files: Vec<(String, PathBuf)>,
+    /// None where no BIOS starts the ISO.
+    pub bios: Option<BiosBootFiles>,
+    pub esp: PathBuf,
+}
+
+/// The files with GRUB for BIOS.
+#[derive(Clone, Debug)]
+pub struct BiosBootFiles {
     /// GRUB's El Torito image; its path on the ISO is [`ELTORITO`].
     pub eltorito: PathBuf,
     /// The boot sector for USB sticks.
     pub hybrid: PathBuf,
-    pub esp: PathBuf,
 }
 
 /// Bytes that are copied between two reports of progress.
@@ -48,13 +55,17 @@ impl IsoParts {
     /// Writes the ISO to `file`, which messages call by its later name `output`; shows progress as the step `step`. After a
     /// failure there is no file.
     pub fn write(&self, file: &Path, output: &Path, step: &str, progress: &Progress) -> Result<()> {
-        let mut files = vec![(ELTORITO, length(&self.eltorito)?)];
+        let mut files = Vec::new();
+        if let Some(code) = &self.bios {
+            files.push((ELTORITO, length(&code.eltorito)?));
+        }
         for (path, source) in &self.files {
             files.push((path, length(source)?));
         }
         let sizes: Vec<_> = files.iter().map(|(_, size)| *size).collect();
         let (volume, guid, epoch, esp) = (&self.volume, self.guid, self.epoch, length(&self.esp)?);
-        let layout = Layout::new(&LayoutInput { volume, preparer: PREPARER, guid, epoch, files, esp })?;
+        let bios = self.bios.is_some();
+        let layout = Layout::new(&LayoutInput { volume, preparer: PREPARER, guid, epoch, files, bios, esp })?;
         check_space(output, layout.size)?;
 
         let name = output.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -81,19 +92,26 @@ impl IsoParts {
             iso.write_all_at(bytes, at.0)?;
             step.advance(bytes.len() as u64);
         }
-        let eltorito = layout.start(0);
-        let mut image =
-            fs::read(&self.eltorito).with_context(|| format!("reading {}", self.eltorito.display()))?;
-        grub::patch_eltorito(&mut image, eltorito)?;
-        iso.write_all_at(&image, eltorito.offset().0)?;
-        step.advance(image.len() as u64);
+        let sector = match &self.bios {
+            Some(code) => {
+                let read =
+                    |path: &Path| fs::read(path).with_context(|| format!("reading {}", path.display()));
+                let (mut image, hybrid) = (read(&code.eltorito)?, read(&code.hybrid)?);
+                let eltorito = layout.start(0);
+                grub::patch_eltorito(&mut image, eltorito)?;
+                iso.write_all_at(&image, eltorito.offset().0)?;
+                step.advance(image.len() as u64);
+                grub::first_sector(&hybrid, eltorito, layout.size.get())?
+            }
+            None => grub::plain_first_sector(layout.size.get()),
+        };
+        let before = usize::from(self.bios.is_some());
         for (number, (_, source)) in self.files.iter().enumerate() {
-            let start = layout.start(number + 1);
-            copy(source, sizes[number + 1], &mut iso, start.offset().0, step)?;
+            let start = layout.start(number + before);
+            copy(source, sizes[number + before], &mut iso, start.offset().0, step)?;
         }
         copy(&self.esp, u64::from(layout.esp.length), &mut iso, layout.esp.start.offset().0, step)?;
-        let hybrid = fs::read(&self.hybrid).with_context(|| format!("reading {}", self.hybrid.display()))?;
-        iso.write_all_at(&grub::first_sector(&hybrid, eltorito, layout.size.get())?, 0)?;
+        iso.write_all_at(&sector, 0)?;
         Ok(())
     }
 }

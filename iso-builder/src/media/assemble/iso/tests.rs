@@ -49,8 +49,10 @@ impl Sample {
             guid: uuid::uuid!("11111111-2222-3333-4444-555555555555"),
             epoch: EPOCH,
             files,
-            eltorito: write("eltorito", &[0xE1; 190_000]),
-            hybrid: write("hybrid", &[0x90; 512]),
+            bios: Some(BiosBootFiles {
+                eltorito: write("eltorito", &[0xE1; 190_000]),
+                hybrid: write("hybrid", &[0x90; 512]),
+            }),
             esp: write("esp", &[0xEF; 1 << 20]),
         }
     }
@@ -186,7 +188,7 @@ fn a_file_above_four_gibibytes_is_whole() {
 fn a_source_that_is_not_there_leaves_nothing_behind() {
     let sample = Sample::usual();
     let mut iso = sample.iso();
-    iso.hybrid = "nowhere".into();
+    iso.bios.as_mut().unwrap().hybrid = "nowhere".into();
     let output = sample.directory.path().join("output.iso");
     let error = iso.write(&output, &output, "iso", &Progress::silent()).unwrap_err();
     assert!(base::failure::render(&error).contains("nowhere"), "{error:#}");

@@ -125,7 +125,7 @@ mod tests {
     fn texts(arguments: &str) -> [String; 2] {
         let mut config = trial();
         config.os.additional_kernel_arguments = arguments.parse().ok();
-        let inventory = Inventory { disks: vec![disk("vda", ByteSize::gib(16))], nics: vec![] };
+        let inventory = Inventory { disks: vec![disk("vda", ByteSize::gib(16))], ..Inventory::default() };
         let plan = crate::plan::plan(&config, &inventory, &release().into(), GUID).unwrap();
         let files = plan.steps.iter().flat_map(|step| match step {
             Step::Esp(content) | Step::Slot { boot: content, .. } => content.files.clone(),

@@ -54,7 +54,7 @@ impl Bench {
 
     /// An install on the first of `disks`.
     pub(crate) fn with(disks: &[machine::inventory::Disk], mut config: InstallConfig) -> Self {
-        let inventory = Inventory { disks: disks.to_vec(), nics: vec![] };
+        let inventory = Inventory { disks: disks.to_vec(), ..Inventory::default() };
         config.install.device = disks[0].path.to_str().unwrap().parse().ok();
         config.token = Some(Secret::new("hush-token"));
         let plan = crate::plan::plan(&config, &inventory, &release().into(), GUID).unwrap();
