@@ -10,10 +10,13 @@ HOST_PACKAGES := gcc libc6-dev mmdebstrap mount uidmap bzip2 xz-utils zstd squas
 	containerd runc qemu-system-x86 qemu-utils ovmf openssh-client curl dnsmasq-base ipxe
 # What tests need beside that. The libraries are those of NetworkManager and keepalived, whose own packages are only unpacked.
 TEST_PACKAGES := xorriso gdisk cryptsetup-bin grub-common docker-registry minisign apache2-utils openssl skopeo umoci cpio tmux nbdkit systemd iproute2 \
-	chromium dbus-daemon fish libbluetooth3 libcurl3-gnutls libjansson4 libmm-glib0 libndp0 libnewt0.52 libnm0 libpsl5 libteamdctl0 \
+	qemu-system-arm qemu-efi-aarch64 qemu-user-static chromium dbus-daemon fish libbluetooth3 libcurl3-gnutls libjansson4 libmm-glib0 libndp0 libnewt0.52 libnm0 libpsl5 libteamdctl0 \
 	libnl-genl-3-200 libsnmp40 python3-jsonschema python3-yaml zsh
 
-DEFINITION ?= configs/images/default.yaml
+# The architecture of the images: that of this host, amd64 or arm64.
+HOST_ARCHITECTURE := $(shell dpkg --print-architecture 2>/dev/null)
+ARCHITECTURE ?= $(HOST_ARCHITECTURE)
+DEFINITION ?= configs/images/default$(if $(filter arm64,$(ARCHITECTURE)),-arm64).yaml
 OUTPUT ?= dist
 CARGO ?= cargo
 # Emulation works everywhere; ACCEL=kvm is quicker where it works. With a thread for each processor QEMU 7.2 can miss that a kernel
@@ -24,12 +27,14 @@ OVMF ?= /usr/share/OVMF
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/nqrust
 # The release of Kubernetes, from Go modules that need Go 1.26.6: by version, by what its packages are of, and by all that is
-# said about how it is built. Definitions find it at target/kubernetes.
+# said about how it is built. Definitions find it at target/kubernetes, for arm64 at target/kubernetes-arm64.
 KUBERNETES_SUITE := trixie
-# $(1) is a folder with build.sh and the modules.
+# $(1) is a folder with build.sh and the modules, $(2) an architecture besides amd64.
 KUBERNETES_RELEASE = $(CACHE)/kubernetes/$(shell sed -nE 's|^(require)?\s*k8s.io/kubernetes (v[^ ]+).*|\2|p' $(1)/kubernetes/go.mod \
-	)-$(KUBERNETES_SUITE)-$(shell cat $(wildcard $(1)/build.sh $(1)/*/go.*) | sha256sum | head -c 12)
-KUBERNETES := $(call KUBERNETES_RELEASE,configs/kubernetes)
+	)-$(KUBERNETES_SUITE)-$(addsuffix -,$(2))$(shell cat $(wildcard $(1)/build.sh $(1)/*/go.*) | sha256sum | head -c 12)
+KUBERNETES_ARCHITECTURE := $(filter arm64,$(ARCHITECTURE))
+KUBERNETES := $(call KUBERNETES_RELEASE,configs/kubernetes,$(KUBERNETES_ARCHITECTURE))
+KUBERNETES_LINK := kubernetes$(addprefix -,$(KUBERNETES_ARCHITECTURE))
 # The minor version before, for the test that moves a cluster from it.
 KUBERNETES_BEFORE := $(call KUBERNETES_RELEASE,tests/kubernetes-before)
 # The controller that starts updates on nodes, for the test of a rollout; by all that it is built from.
@@ -60,6 +65,14 @@ MAN_PAGES = $(DESTDIR)$(PREFIX)/share/man/man1
 # One call for the whole workspace, so that every test is compiled with the same features of its dependencies.
 TEST := $(CARGO) test --workspace --locked
 E2E := $(TEST) --test e2e --
+
+# What images of another architecture need: a compiler of C, an emulator for what runs in their base, and a Rust that compiles for them.
+CROSS := $(filter arm64,$(filter-out $(HOST_ARCHITECTURE),$(ARCHITECTURE)))
+CROSS_TARGET := aarch64-unknown-linux-gnu
+CROSS_RUST := $(TOOLS)/rust-arm64
+ifneq ($(CROSS),)
+HOST_PACKAGES += gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static
+endif
 
 .PHONY: help
 help: ## List the targets.
@@ -115,13 +128,27 @@ $(UNPACKED):
 # The installer is static: it runs in any image. Only its last step is told so, so that both programs share what is compiled;
 # other programs are not, because the C library loads what looks up names and users, which static ones do not survive.
 .PHONY: binaries
-binaries: host ## Build installer and iso-builder into target/bin.
+binaries: host $(if $(CROSS),installer-arm64) ## Build installer and iso-builder into target/bin; ARCHITECTURE=arm64: an installer for it too.
 	$(CARGO) build --profile $(PROFILE) --locked -p iso-builder -p installer
 	$(CARGO) rustc --profile $(PROFILE) --locked -p installer --bin installer -- -C target-feature=+crt-static
 	@mkdir -p $(PROGRAMS)
 	@for program in installer iso-builder; do \
 	  cmp -s $(BUILT)/$$program $(PROGRAMS)/$$program || install $(BUILT)/$$program $(PROGRAMS)/$$program; \
 	done
+
+# In a directory of its own: this Rust may be another one than the host's.
+.PHONY: installer-arm64
+installer-arm64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER = aarch64-linux-gnu-gcc
+installer-arm64: export RUSTC = $(CROSS_RUST)/rustc
+installer-arm64: host | $(CROSS_RUST)
+	CARGO_TARGET_DIR=$(TARGET)/cross $(CARGO) rustc --profile $(PROFILE) --locked --target $(CROSS_TARGET) -p installer --bin installer \
+	  -- -C target-feature=+crt-static
+	@mkdir -p $(PROGRAMS)
+	@built=$(TARGET)/cross/$(CROSS_TARGET)/$(notdir $(BUILT))/installer; \
+	cmp -s $$built $(PROGRAMS)/installer-arm64 || install $$built $(PROGRAMS)/installer-arm64
+
+$(CROSS_RUST):
+	@configs/cross/rust.sh $@
 
 # Built by `make binaries` before, so that root need not build. Packages give DESTDIR too.
 .PHONY: install
@@ -156,7 +183,7 @@ packages: binaries ## Make Debian packages and archives of both programs, with m
 	version=$$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1); \
 	for program in iso-builder installer; do \
 	  $(CARGO) deb --quiet --no-build --no-strip --package $$program --output $(OUTPUT)/packages/; \
-	  archive=$$program-$$version-linux-amd64; \
+	  archive=$$program-$$version-linux-$(HOST_ARCHITECTURE); \
 	  (cd target/packages/root/usr; find . -path "*/$$program" -o -path "*/_$$program" -o -path "*/$$program.fish" \
 	    -o -name "$$program.1" -o -name "$$program-*.1") | sort | \
 	    tar --create --directory target/packages/root/usr --files-from - --transform "s|^\.|$$archive|" \
@@ -167,9 +194,9 @@ packages: binaries ## Make Debian packages and archives of both programs, with m
 	ls -l $(OUTPUT)/packages
 
 .PHONY: kubernetes
-kubernetes: ## Build Kubernetes from its Go modules where it is not there; links it to target/kubernetes.
+kubernetes: ## Build Kubernetes from its Go modules where it is not there; links it to target/kubernetes (-arm64).
 	@[ -e $(KUBERNETES) ] || $(MAKE) --no-print-directory host $(KUBERNETES)
-	@for link in target $(TARGET); do mkdir -p $$link; ln -sfn $(KUBERNETES) $$link/kubernetes; done
+	@for link in target $(TARGET); do mkdir -p $$link; ln -sfn $(KUBERNETES) $$link/$(KUBERNETES_LINK); done
 
 .PHONY: kubernetes-before
 kubernetes-before: ## Build the minor version before it in the same way, for the soak tests; links it to target/kubernetes-before.
@@ -185,7 +212,7 @@ system-upgrade-controller: ## Build system-upgrade-controller from its Go module
 $(KUBERNETES) $(KUBERNETES_BEFORE) $(CONTROLLER): export GOGC = 400
 
 $(KUBERNETES):
-	@configs/kubernetes/build.sh $@ $(KUBERNETES_SUITE)
+	@configs/kubernetes/build.sh $@ $(KUBERNETES_SUITE) $(ARCHITECTURE)
 
 $(KUBERNETES_BEFORE):
 	@tests/kubernetes-before/build.sh $@ $(KUBERNETES_SUITE)
@@ -194,11 +221,17 @@ $(CONTROLLER):
 	@tests/system-upgrade-controller/build.sh $@
 
 .PHONY: iso
-iso: ## Build the media of DEFINITION into OUTPUT.
+iso: ## Build the media of DEFINITION into OUTPUT; with ARCHITECTURE=arm64 the default ones for 64-bit Arm.
 	@start=$$SECONDS; \
 	$(MAKE) --no-print-directory binaries; programs=$$((SECONDS - start)); \
 	shown=$$($(PROGRAMS)/iso-builder show $(DEFINITION)); \
-	if grep -q '^ *artifacts: .*target/kubernetes' <<<"$$shown"; then $(MAKE) --no-print-directory kubernetes; fi; \
+	architecture=$$(sed -n 's/^architecture: \([a-z0-9]*\).*/\1/p' <<<"$$shown"); \
+	if [ "$$architecture" = arm64 ] && [ $(HOST_ARCHITECTURE) != arm64 ]; then \
+	  $(MAKE) --no-print-directory installer-arm64 ARCHITECTURE=arm64; programs=$$((SECONDS - start)); \
+	fi; \
+	if grep -q '^ *artifacts: .*target/kubernetes' <<<"$$shown"; then \
+	  $(MAKE) --no-print-directory kubernetes ARCHITECTURE=$${architecture:-amd64}; \
+	fi; \
 	kubernetes=$$((SECONDS - start - programs)); \
 	$(BUILD) $(DEFINITION) -o $(OUTPUT); media=$$((SECONDS - start - kubernetes - programs)); \
 	printf 'programs %d:%02d min, Kubernetes %d:%02d min, media %d:%02d min\n' \
@@ -300,6 +333,7 @@ bench: ## Measure builds, an install, the network server, a cluster and an emula
 .PHONY: soak
 soak: setup kubernetes kubernetes-before system-upgrade-controller ## Run the end-to-end tests ROUNDS times (10 unless set); stops at the first failure.
 	$(MAKE) binaries PROFILE=release
+	$(MAKE) installer-arm64 ARCHITECTURE=arm64
 	for round in $$(seq $(or $(ROUNDS),10)); do \
 	  echo "round $$round"; \
 	  NQRUST_SEED=$$RANDOM NQRUST_FAULTS=all $(TEST) --lib -- execute::; \

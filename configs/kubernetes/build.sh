@@ -2,10 +2,12 @@
 # Builds the release of Kubernetes that `distribution: kubeadm` takes: programs for the OS image, archives of container
 # images, and their list of checksums. The versions are those of the modules beside this file.
 #
-#   build.sh DIRECTORY SUITE    makes DIRECTORY unless it is there; nft in the image of kube-proxy is that of Debian SUITE
-#   build.sh --check-go         only says where Go is missing or too old
+#   build.sh DIRECTORY SUITE [ARCHITECTURE]  makes DIRECTORY unless it is there; nft in the image of kube-proxy is that of Debian
+#                                            SUITE. ARCHITECTURE is amd64 or arm64, that of this host unless given
+#   build.sh --check-go                      only says where Go is missing or too old
 #
-# Needs Go, gcc, mmdebstrap and zstd; root or a range of subordinate user ids for mmdebstrap.
+# Needs Go, gcc (for another architecture gcc-aarch64-linux-gnu and libc6-dev-arm64-cross), mmdebstrap and zstd; root or a range of
+# subordinate user ids for mmdebstrap.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -21,7 +23,18 @@ if [ "$go" = missing ] || ! printf 'go1.26.6\n%s\n' "$go" | sort --check=quiet -
   fail "building Kubernetes needs Go 1.26.6 or later: go is ${go#go}" "$next"
 fi
 [ "$1" != --check-go ] || exit 0
-out=$1 suite=$2
+out=$1 suite=$2 host=$(dpkg --print-architecture)
+architecture=${3:-$host}
+compiler=gcc foreign=()
+if [ "$architecture" != "$host" ]; then
+  case $architecture in
+    amd64) compiler=x86_64-linux-gnu-gcc ;;
+    arm64) compiler=aarch64-linux-gnu-gcc ;;
+    *) fail "no release is made for $architecture" 'Name amd64 or arm64.' ;;
+  esac
+  # Nothing of the packages is run.
+  foreign=(--skip=check/qemu)
+fi
 
 # The version of a module, as the go.mod of the folder requires it.
 version() { sed -nE "s|^(require)?\s*$2 (v[^ ]+)( // .*)?$|\2|p" "$here/$1/go.mod" | head -n 1; }
@@ -39,7 +52,7 @@ rm -rf "$out.new"
 mkdir "$out.new" "$out.new/work"
 cd "$out.new"
 # Nothing of this host, of the moment or of the place may reach the programs.
-export CGO_ENABLED=0 GOTOOLCHAIN=local GOOS=linux GOARCH=amd64 GOAMD64=v1 GOFLAGS='-mod=readonly -trimpath -buildvcs=false'
+export CGO_ENABLED=0 GOTOOLCHAIN=local GOOS=linux GOARCH="$architecture" GOAMD64=v1 GOARM64=v8.0 GOFLAGS='-mod=readonly -trimpath -buildvcs=false'
 export SOURCE_DATE_EPOCH=0 TZ=UTC LC_ALL=C
 
 number=0
@@ -72,12 +85,12 @@ program crictl cri-tools sigs.k8s.io/cri-tools/cmd/crictl "-X sigs.k8s.io/cri-to
 source=$(cd "$here/kubernetes" && go list -m -f '{{.Dir}}' k8s.io/kubernetes)/build/pause
 pause=$(sed -nE 's/^TAG \?= ([0-9.]+).*/\1/p' "$source/Makefile")
 printf '[11/12] pause %s\n' "$pause"
-gcc -Os -Wall -static -s -Wl,--build-id=none -DVERSION="v$pause" -o work/pause "$source/linux/pause.c"
+"$compiler" -Os -Wall -static -s -Wl,--build-id=none -DVERSION="v$pause" -o work/pause "$source/linux/pause.c"
 
 # kube-proxy writes the rules of services with nft. What mmdebstrap copies from this host, and device nodes, stay behind.
 # Since Debian 13 no package has the links beside /usr, and nft would not find its loader.
 printf '[12/12] nft of Debian %s\n' "$suite"
-mmdebstrap --quiet --variant=extract --format=tar --architectures=amd64 --include=nftables "$suite" work/nftables.tar
+mmdebstrap --quiet --variant=extract --format=tar --architectures="$architecture" "${foreign[@]}" --include=nftables "$suite" work/nftables.tar
 mkdir -p work/nft/usr/{bin,lib,lib64,sbin}
 for directory in bin lib lib64 sbin; do ln -s "usr/$directory" "work/nft/$directory"; done
 tar --extract --file work/nftables.tar --directory work/nft --keep-directory-symlink --no-same-owner --wildcards \
@@ -92,8 +105,8 @@ archive() {
   mkdir -p "$root/tree$(dirname "$entry")"
   install -m 755 "work/$(basename "$entry")" "$root/tree$entry"
   "${tar[@]}" -cf $root/layer.tar -C $root/tree .
-  printf '{"architecture":"amd64","os":"linux","created":"1970-01-01T00:00:00Z","config":{"Env":["PATH=%s"],"Entrypoint":["%s"]},"rootfs":{"type":"layers","diff_ids":["sha256:%s"]}}' \
-    /usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$entry" "$(sha256sum <$root/layer.tar | cut -d ' ' -f 1)" >$root/config.json
+  printf '{"architecture":"%s","os":"linux","created":"1970-01-01T00:00:00Z","config":{"Env":["PATH=%s"],"Entrypoint":["%s"]},"rootfs":{"type":"layers","diff_ids":["sha256:%s"]}}' \
+    "$architecture" /usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$entry" "$(sha256sum <$root/layer.tar | cut -d ' ' -f 1)" >$root/config.json
   printf '[{"Config":"config.json","RepoTags":["%s"],"Layers":["layer.tar"]}]' "$image" >$root/manifest.json
   "${tar[@]}" -C $root -cf - manifest.json config.json layer.tar | zstd -q -3 -T0 -o "$name.tar.zst"
 }
@@ -108,5 +121,5 @@ archive "registry.k8s.io/coredns/coredns:$coredns" /coredns
 archive "registry.k8s.io/pause:$pause" /pause
 install -m 755 work/{crictl,kubeadm,kubelet,kubectl} .
 rm -r work
-sha256sum -- * >sha256sum-amd64.txt
+sha256sum -- * >"sha256sum-$architecture.txt"
 mv "$out.new" "$out"

@@ -4,6 +4,7 @@
 //! `target/e2e/NAME`. They share one medium and run in parallel, so that an install on BIOS and one on UEFI take the
 //! time of one.
 
+mod arm64;
 mod bad_input;
 mod bases;
 mod broken_release;
