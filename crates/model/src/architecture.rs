@@ -1,6 +1,7 @@
 //! The architectures of machines that releases are made for, and what each is called elsewhere.
 
 use std::fmt;
+use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -114,6 +115,20 @@ impl fmt::Display for Architecture {
     }
 }
 
+/// A word that is the name of no architecture.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is no architecture that releases are made for; they are amd64 and arm64")]
+pub struct ParseArchitectureError(String);
+
+impl FromStr for Architecture {
+    type Err = ParseArchitectureError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let known = Self::ALL.into_iter().find(|architecture| architecture.debian() == text);
+        known.ok_or_else(|| ParseArchitectureError(text.to_owned()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,6 +137,7 @@ mod tests {
     fn an_architecture_is_written_by_debians_name_and_no_two_share_a_name() {
         for architecture in Architecture::ALL {
             assert_eq!(serde_json::to_value(architecture).unwrap(), architecture.debian());
+            assert_eq!(architecture.debian().parse::<Architecture>().unwrap(), architecture);
         }
         assert_eq!(Architecture::of_this_program().kernel(), std::env::consts::ARCH);
         assert!(serde_json::from_value::<Architecture>("riscv64".into()).is_err());

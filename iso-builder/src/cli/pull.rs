@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use base::program::Context;
 use medium::artifact::ArtifactReference;
+use model::architecture::Architecture;
 
 use super::registries::RegistryArguments;
 use crate::media::publish::pull;
@@ -26,6 +27,9 @@ pub(super) struct PullCommand {
     /// Make the ISO of the release as well.
     #[arg(long, value_name = "FILE")]
     iso: Option<PathBuf>,
+    /// Of a release for several architectures, the one to fetch; by default that of this machine.
+    #[arg(long, value_name = "ARCHITECTURE", default_value_t = Architecture::of_this_program())]
+    architecture: Architecture,
     #[command(flatten)]
     known: KnownKeyArguments,
     #[command(flatten)]
@@ -43,7 +47,8 @@ impl PullCommand {
         let client = self.registries.client()?;
         let transfers = self.registries.transfers();
         let outputs = (self.output.as_path(), self.iso.as_deref());
-        let report = pull(&self.reference, &known, &client, outputs, transfers, &context.progress)?;
+        let report =
+            pull(&self.reference, self.architecture, &known, &client, outputs, transfers, &context.progress)?;
         context.show(&report, || report.to_string())
     }
 }

@@ -19,6 +19,7 @@
 //! | [`reference`] | references to releases: `registry/name:tag`, `oci:DIRECTORY` |
 //! | [`media_types`] | the media types of layers |
 //! | [`manifest`] | the manifest of the artifact, written and read |
+//! | [`index`] | the index of artifacts for several architectures |
 //! | [`document`] | documents about a release that refer to its artifact: provenance, bill of materials |
 //! | [`boot_code`] | the boot code that is not a payload, read from a medium |
 //!
@@ -26,6 +27,7 @@
 
 pub mod boot_code;
 pub mod document;
+pub mod index;
 pub mod manifest;
 pub mod media_types;
 pub mod reference;

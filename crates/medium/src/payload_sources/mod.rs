@@ -21,6 +21,7 @@ mod verify;
 use std::path::Path;
 
 use anyhow::Result;
+use model::architecture::Architecture;
 use model::config::formats::storage::is_iso_file;
 
 use transfer::registry::{Client, Settings};
@@ -65,7 +66,10 @@ pub fn source(
         Some(url) if is_url(url) => served(url, authorities, retry),
         Some(layout) if layout.starts_with(LAYOUT) => {
             // A layout is read without requests.
-            artifact_source(&layout.parse()?, &Client::new(Settings::default())?)
+            {
+                let client = Client::new(Settings::default())?;
+                artifact_source(&layout.parse()?, Architecture::of_this_program(), &client)
+            }
         }
         Some(path) if Path::new(path).is_dir() => {
             match BuildOutput::open(Path::new(path))?.and_then(|output| output.iso()) {

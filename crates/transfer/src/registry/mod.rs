@@ -128,6 +128,20 @@ impl Client {
         })
     }
 
+    /// The manifest or the index at the tag of `image` in the registry itself, which mirrors may not have yet; none where there is no such
+    /// tag.
+    ///
+    /// # Errors
+    /// `Class::Network` where the registry cannot be asked.
+    pub fn tagged(&self, image: &ImageReference) -> Result<Option<Vec<u8>>> {
+        let what = || format!("asking for {image}");
+        self.itself(image.repository(), what, |(site, endpoint)| match site.manifest(endpoint, image) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(problem) if problem.kind == ProblemKind::Missing => Ok(None),
+            Err(problem) => Err(problem.into()),
+        })
+    }
+
     /// What refers to the manifest `subject`: by the API of the registry, or else by the tag that stands for it. Mirrors are not
     /// asked: they rarely have either.
     ///

@@ -14,6 +14,7 @@ use medium::payload_sources::{
     Chain, JudgedRelease, LocalMedium, PayloadSource, RetryPolicy, is_url, open_release, read_release,
     require_origin, source,
 };
+use model::architecture::Architecture;
 use model::config::InstallConfig;
 use model::release::{Purpose, Release};
 use model::release_manifest::ReleaseManifest;
@@ -78,7 +79,8 @@ impl OpenedRelease {
     ) -> Result<Self> {
         let reference: ArtifactReference = from.parse()?;
         let (client, _) = registries::client(config, &[])?;
-        let (JudgedRelease { release, trust }, source) = open_release(&reference, &client, store)?;
+        let (JudgedRelease { release, trust }, source) =
+            open_release(&reference, Architecture::of_this_program(), &client, store)?;
         let digest = release.digest();
         if let Some(wanted) = sha256.filter(|wanted| *wanted != digest) {
             let what =

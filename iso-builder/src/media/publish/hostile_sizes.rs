@@ -10,6 +10,7 @@ use base::size::ByteSize;
 use medium::artifact::{ArtifactForm, ArtifactReference, ReleaseArtifact};
 use medium::payload_sources::open_release;
 use medium::reader::MediumReader;
+use model::architecture::Architecture;
 use model::release::{MANIFEST, Release};
 use proptest::prelude::*;
 use transfer::registry::{Client, Settings};
@@ -63,8 +64,9 @@ fn commands(release: &Release, described: &Release) -> Vec<anyhow::Result<()>> {
             .and_then(|medium| verify(&medium, &TrustStore::absent(), &silent))
             .map(drop),
         push(&tree, &TrustStore::absent(), &[], &target, &client, 1, &silent).map(drop),
-        pull(&artifact, &TrustStore::absent(), &client, (&output, None), 1, &silent).map(drop),
-        open_release(&artifact, &client, &TrustStore::absent()).map(drop),
+        pull(&artifact, Architecture::Amd64, &TrustStore::absent(), &client, (&output, None), 1, &silent)
+            .map(drop),
+        open_release(&artifact, Architecture::Amd64, &client, &TrustStore::absent()).map(drop),
     ]
 }
 

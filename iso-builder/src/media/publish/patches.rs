@@ -21,6 +21,7 @@ use medium::payload_sources::{
     PayloadSource, RetryPolicy, VerifyingReader, fetch_again, is_url, open_release, read_release, source,
 };
 use medium::reader::MediumReader;
+use model::architecture::Architecture;
 use model::release::{Payload, Purpose, Release};
 use tempfile::TempDir;
 use transfer::registry::Client;
@@ -59,7 +60,8 @@ impl MadePatches {
                 .hint(format!("Name {PATCHES_MAX} at most, those that most nodes run."))
                 .into());
         }
-        let opened: Vec<_> = earlier.iter().map(|name| open(name, client)).collect::<Result<_>>()?;
+        let opened: Vec<_> =
+            earlier.iter().map(|name| open(name, release.architecture, client)).collect::<Result<_>>()?;
         for ((_, from), name) in opened.iter().zip(earlier) {
             same_product(from, release, name)?;
         }
@@ -213,17 +215,21 @@ fn beside(medium: &MediumReader) -> Result<Vec<(ReleasePatch, PathBuf)>> {
 }
 
 /// Opens what a person names as an earlier release: a medium, or a reference in a registry.
-fn open(name: &str, client: &Client) -> Result<(Box<dyn PayloadSource>, Release)> {
+fn open(
+    name: &str,
+    architecture: Architecture,
+    client: &Client,
+) -> Result<(Box<dyn PayloadSource>, Release)> {
     // A patch counts only by the digest of what it makes, so nobody has to answer for what it starts from.
     let store = TrustStore::absent();
-    let local = is_url(name) || name.starts_with(medium::artifact::LAYOUT) || Path::new(name).exists();
+    let local = is_url(name) || Path::new(name).exists();
     if local || name.starts_with(['/', '.']) {
         let source = source(Some(name), &[], RetryPolicy::default())?;
         let judged = read_release(source.as_ref(), None, &store)?;
         return Ok((source, (*judged.release).clone()));
     }
     let reference: ArtifactReference = name.parse()?;
-    let (judged, source) = open_release(&reference, client, &store)?;
+    let (judged, source) = open_release(&reference, architecture, client, &store)?;
     Ok((source, (*judged.release).clone()))
 }
 

@@ -24,6 +24,7 @@ use medium::build_output::{CHECKSUMS, SBOM};
 use medium::patches::{PATCHES, PatchList};
 use medium::payload_sources::OpenedArtifact;
 use medium::reader::ALLOW_UNSIGNED;
+use model::architecture::Architecture;
 use model::release::{MANIFEST, Release, SIGNATURES};
 use serde::Serialize;
 use transfer::registry::Client;
@@ -61,16 +62,17 @@ pub struct PullReport {
 }
 
 /// Fetches the release at `reference` into the directory `output`, and makes its ISO if that is named. `known` judges the release
-/// before anything else of it is fetched.
+/// before anything else of it is fetched. Of a release for several architectures that for `architecture` is taken.
 pub fn pull(
     reference: &ArtifactReference,
+    architecture: Architecture,
     known: &TrustStore,
     client: &Client,
     (output, iso): (&Path, Option<&Path>),
     transfers: usize,
     progress: &Progress,
 ) -> Result<PullReport> {
-    let artifact = OpenedArtifact::open(reference, client)?;
+    let artifact = OpenedArtifact::open(reference, architecture, client)?;
     let signatures = artifact.signatures()?;
     judge(artifact.release(), artifact.release_bytes(), signatures.as_deref(), known)
         .map_err(|error| error.failure(&reference.to_string(), ALLOW_UNSIGNED))?;

@@ -21,6 +21,7 @@ use medium::build_output::BuildOutput;
 use medium::patches::ReleasePatch;
 use medium::payload_sources::VerifyingReader;
 use medium::reader::MediumReader;
+use model::architecture::Architecture;
 use model::release::{Payload, Purpose, Release};
 use serde::Serialize;
 use transfer::registry::{BlobTransfer, Client, ManifestAnswer, NewBlob};
@@ -49,6 +50,8 @@ pub struct PushReport {
     pub patches: Vec<ReleasePatch>,
     /// The files about the release that refer to it: its provenance, its bill of materials.
     pub documents: Vec<&'static str>,
+    /// The architectures for which the tag has a release of this version, this one among them.
+    pub architectures: Vec<Architecture>,
     pub blobs: TransferCounts,
 }
 
@@ -105,7 +108,8 @@ pub fn push(
     let mut layers: Vec<_> = artifact.layers().iter().collect();
     layers.sort_by_key(|layer| std::cmp::Reverse(layer.size));
     parallel::for_each(&layers, transfers, |layer| push.layer(layer, &step))?;
-    let (form, manifest) = push.manifest(&artifact, progress)?;
+    let others = push.target.others(&release)?;
+    let (form, manifest) = push.manifest(&artifact, &others, progress)?;
     let pushed = push.documents_about(&documents_about, &manifest, progress)?;
     step.into_inner().unwrap_or_else(PoisonError::into_inner).done();
     Ok(PushReport {
@@ -117,8 +121,19 @@ pub fn push(
         iso: push.code.is_some(),
         patches: made.patches(),
         documents: pushed,
+        architectures: architectures(&release, &others),
         blobs: push.counts.into_inner().unwrap_or_else(PoisonError::into_inner),
     })
+}
+
+fn architectures(release: &Release, others: &[Descriptor]) -> Vec<Architecture> {
+    let is_there = |architecture: &Architecture| {
+        let named = |other: &Descriptor| {
+            other.platform.as_ref().is_some_and(|platform| platform.is_of(architecture.debian()))
+        };
+        *architecture == release.architecture || others.iter().any(named)
+    };
+    Architecture::ALL.into_iter().filter(is_there).collect()
 }
 
 /// The medium that is meant: of what a build wrote, its ISO.
@@ -276,6 +291,7 @@ impl ReleaseUpload<'_> {
     fn manifest(
         &self,
         artifact: &ReleaseArtifact<'_>,
+        others: &[Descriptor],
         progress: &Progress,
     ) -> Result<(ArtifactForm, Vec<u8>)> {
         let mut refusals = Vec::new();
@@ -284,7 +300,7 @@ impl ReleaseUpload<'_> {
                 self.document(&stand_in)?;
             }
             let manifest = artifact.manifest(form)?;
-            match self.target.put_manifest(&manifest)? {
+            match self.target.put_manifest(&manifest, self.release.architecture, others)? {
                 ManifestAnswer::Taken => {
                     if let Some(why) = refusals.last() {
                         let text = format!("the registry accepts only the older form of a release: {why}");
@@ -306,7 +322,13 @@ impl fmt::Display for PushReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { reference, tag, digest, blobs, .. } = self;
         writeln!(f, "pushed  {reference}")?;
-        writeln!(f, "tag     {tag}")?;
+        match &self.architectures[..] {
+            [_] => writeln!(f, "tag     {tag}")?,
+            all => {
+                let all: Vec<_> = all.iter().map(ToString::to_string).collect();
+                writeln!(f, "tag     {tag}, which has this version for {}", all.join(" and "))?;
+            }
+        }
         writeln!(f, "digest  {}", digest.oci())?;
         writeln!(f, "release {}", self.release_sha256.oci())?;
         let sent = ByteSize::bytes(blobs.uploaded_bytes);

@@ -4,14 +4,18 @@ use std::io;
 
 use anyhow::Result;
 use base::digest::Digest;
-use base::failure::{Class, Classify, Failure};
-use base::files::fill_atomically;
+use base::failure::{Class, Classify, Failure, class_of};
+use base::files::{fill_atomically, read_at_most, write_atomically};
 use formats::oci::layout::ImageLayout;
 use formats::oci::referrers::with_referrer;
-use formats::oci::{Descriptor, ImageReference, Repository, media_types};
-use medium::artifact::{ArtifactReference, EMPTY_CONFIG, LayoutReference, ReleaseDocument};
+use formats::oci::{Descriptor, ImageIndex, ImageReference, Repository, media_types};
+use medium::artifact::{ArtifactReference, EMPTY_CONFIG, LayoutReference, ReleaseDocument, index};
+use medium::payload_sources::OpenedArtifact;
+use model::architecture::Architecture;
 use model::release::Release;
-use transfer::registry::{BlobTransfer, Client, ManifestAnswer, NewBlob, ReferrersList};
+use transfer::registry::{
+    BlobTransfer, Client, MANIFEST_LIMIT, ManifestAnswer, NewBlob, ReferrersList, Settings,
+};
 
 /// A repository and a tag there, or a layout and a name in it.
 #[derive(Debug)]
@@ -79,7 +83,7 @@ impl<'a> Target<'a> {
             Self::Layout(layout, _) => {
                 let writing = || format!("writing {} to {}", kind.file(), layout.root().display());
                 let path = layout.blob(referrer.manifest.digest);
-                base::files::write_atomically(&path, &text, 0o644).class(Class::DiskIo, writing)?;
+                write_atomically(&path, &text, 0o644).class(Class::DiskIo, writing)?;
                 layout.refer(&referrer).class(Class::DiskIo, writing)?;
                 return Ok(None);
             }
@@ -119,25 +123,98 @@ impl<'a> Target<'a> {
         Ok(BlobTransfer::Uploaded)
     }
 
-    /// Puts the manifest and gives it its name.
-    pub(super) fn put_manifest(&self, bytes: &[u8]) -> Result<ManifestAnswer> {
+    /// The artifacts of the same version for other architectures that the tag leads to: they stay there.
+    ///
+    /// # Errors
+    /// The tag, or a release that it leads to, cannot be read. What is no release of this version gives way.
+    pub(super) fn others(&self, release: &Release) -> Result<Vec<Descriptor>> {
+        let there = match self {
+            Self::Registry(client, image) => client.tagged(image)?,
+            Self::Layout(layout, name) => {
+                let named = layout.manifests()?.into_iter().find(|(known, _)| known.as_ref() == Some(name));
+                named.and_then(|(_, manifest)| {
+                    read_at_most(&layout.blob(manifest.digest), MANIFEST_LIMIT).ok()
+                })
+            }
+        };
+        let Some(there) = there else { return Ok(Vec::new()) };
+        let digests = match serde_json::from_slice::<ImageIndex>(&there) {
+            Ok(index) => index.manifests.iter().map(|entry| entry.digest).collect(),
+            Err(_) => vec![Digest::of(&there)],
+        };
+        let mut others = Vec::new();
+        for digest in digests {
+            let client = Client::new(Settings::default())?;
+            let (reference, client) = match self {
+                Self::Registry(own, image) => {
+                    (ArtifactReference::Registry(image.repository().with_digest(digest)), *own)
+                }
+                Self::Layout(layout, _) => {
+                    let directory = layout.root().to_owned();
+                    let named = LayoutReference { directory, tag: None, digest: Some(digest) };
+                    (ArtifactReference::Layout(named), &client)
+                }
+            };
+            match OpenedArtifact::open(&reference, release.architecture, client) {
+                Ok(other) => {
+                    let found = other.release();
+                    let is_same = (&found.id, &found.version) == (&release.id, &release.version);
+                    if is_same && found.architecture != release.architecture {
+                        others.push(other.descriptor());
+                    }
+                }
+                Err(error) if class_of(&error) == Class::Network => return Err(error),
+                Err(_) => {}
+            }
+        }
+        Ok(others)
+    }
+
+    /// Puts the manifest of the release for `architecture` and gives it its name, which it shares with those of `others`.
+    pub(super) fn put_manifest(
+        &self,
+        bytes: &[u8],
+        architecture: Architecture,
+        others: &[Descriptor],
+    ) -> Result<ManifestAnswer> {
+        let own = index::entry(Digest::of(bytes), bytes.len() as u64, architecture);
+        let index = match others.is_empty() {
+            true => None,
+            false => Some(index::write(others.iter().cloned().chain([own.clone()]).collect())?),
+        };
         let (layout, name) = match self {
             Self::Registry(client, image) => {
-                return client.put_manifest(image, media_types::OCI_MANIFEST, bytes);
+                let Some(index) = index else {
+                    return client.put_manifest(image, media_types::OCI_MANIFEST, bytes);
+                };
+                let by_digest = image.repository().with_digest(own.digest);
+                return Ok(match client.put_manifest(&by_digest, media_types::OCI_MANIFEST, bytes)? {
+                    ManifestAnswer::Taken => client.put_manifest(image, media_types::OCI_INDEX, &index)?,
+                    unsupported @ ManifestAnswer::Unsupported(_) => unsupported,
+                });
             }
             Self::Layout(layout, name) => (layout, name),
         };
-        let manifest = Descriptor {
-            media_type: media_types::OCI_MANIFEST.into(),
-            digest: Digest::of(bytes),
-            size: bytes.len() as u64,
-            annotations: Default::default(),
-            platform: None,
-        };
         let writing = || format!("writing the manifest to {}", layout.root().display());
-        let path = layout.blob(manifest.digest);
-        base::files::write_atomically(&path, bytes, 0o644).class(Class::DiskIo, writing)?;
-        layout.name(name, manifest).class(Class::DiskIo, writing)?;
+        let put = |bytes: &[u8]| {
+            let path = layout.blob(Digest::of(bytes));
+            write_atomically(&path, bytes, 0o644).class(Class::DiskIo, writing)
+        };
+        put(bytes)?;
+        let named = match &index {
+            None => Descriptor { platform: None, ..own },
+            Some(index) => {
+                put(index)?;
+                Descriptor {
+                    media_type: media_types::OCI_INDEX.into(),
+                    digest: Digest::of(index),
+                    size: index.len() as u64,
+                    annotations: Default::default(),
+                    platform: None,
+                }
+            }
+        };
+        layout.name(name, named).class(Class::DiskIo, writing)?;
         Ok(ManifestAnswer::Taken)
     }
 }

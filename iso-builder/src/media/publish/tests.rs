@@ -13,6 +13,7 @@ use medium::payload_sources::{
     OpenedArtifact, PayloadPlace, VerifyingReader, artifact_source, open_release, source as source_of,
 };
 use medium::reader::MediumReader;
+use model::architecture::Architecture;
 use model::release::{MANIFEST, Purpose, SIGNATURES};
 use testing::http::{Answer, Fake, Request};
 use testing::initrd::saying;
@@ -45,7 +46,10 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let release = testing::iso::release();
+        Self::of(testing::iso::release())
+    }
+
+    fn of(release: Release) -> Self {
         let image = testing::iso::image(&release);
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("full.iso"), &image).unwrap();
@@ -83,7 +87,18 @@ fn pushed(medium: &Path, to: &str, client: &Client) -> anyhow::Result<PushReport
 }
 
 fn pulled(from: &str, client: &Client, output: &Path, iso: Option<&Path>) -> anyhow::Result<PullReport> {
-    pull(&reference(from), &TrustStore::absent(), client, (output, iso), TRANSFERS, &Progress::silent())
+    pulled_for(Architecture::Amd64, from, client, output, iso)
+}
+
+fn pulled_for(
+    architecture: Architecture,
+    from: &str,
+    client: &Client,
+    output: &Path,
+    iso: Option<&Path>,
+) -> anyhow::Result<PullReport> {
+    let (from, known) = (reference(from), TrustStore::absent());
+    pull(&from, architecture, &known, client, (output, iso), TRANSFERS, &Progress::silent())
 }
 
 /// The files of a directory with their contents' digests, sorted.
@@ -181,6 +196,65 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
+fn one_tag_has_a_version_for_each_architecture_and_whoever_pulls_gets_its_own() {
+    let (amd64, arm64) = (Bench::new(), Bench::of(testing::iso::arm64_release()));
+    let registry = RealRegistry::start(false);
+    let client = client(&registry.registries(false));
+    let layout = format!("oci:{}:1", amd64.path("layout").display());
+    for (round, name) in [format!("{}/nqrust/release:1", registry.host()), layout].iter().enumerate() {
+        let first = pushed(&amd64.iso(), name, &client).unwrap();
+        assert_eq!(first.architectures, [Architecture::Amd64]);
+        let second = pushed(&arm64.iso(), name, &client).unwrap();
+        assert_eq!(second.architectures, Architecture::ALL);
+        assert!(second.to_string().contains("which has this version for amd64 and arm64"), "{second}");
+        for (bench, report) in [(&amd64, &first), (&arm64, &second)] {
+            let (tree, iso) = (bench.path(&format!("tree-{round}")), bench.path(&format!("{round}.iso")));
+            let back = pulled_for(bench.release.architecture, name, &client, &tree, Some(&iso)).unwrap();
+            assert_eq!(back.digest, report.digest);
+            is_whole(&tree, &bench.release);
+            assert!(fs::read(&iso).unwrap() == bench.image);
+        }
+        let source = artifact_source(&reference(name), Architecture::Arm64, &client).unwrap();
+        assert_eq!(source.manifest().unwrap(), arm64.release.to_bytes());
+        // Pushed again, each keeps the other.
+        let again = pushed(&amd64.iso(), name, &client).unwrap();
+        assert_eq!((again.architectures, again.digest), (Architecture::ALL.to_vec(), first.digest));
+        // Another version takes the tag for itself: none of an earlier one stays beside it.
+        let next = Bench::of(Release { version: "0.2.0".into(), ..arm64.release.clone() });
+        let alone = pushed(&next.iso(), name, &client).unwrap();
+        assert_eq!(alone.architectures, [Architecture::Arm64]);
+        let tree = next.path(&format!("tree-{round}"));
+        assert_eq!(pulled(name, &client, &tree, None).unwrap().digest, alone.digest);
+    }
+}
+
+#[test]
+fn a_tag_that_lacks_an_architecture_says_which_it_has() {
+    let bench = Bench::of(testing::iso::arm64_release());
+    let client = client("{}");
+    let directory = bench.path("layout");
+    let name = format!("oci:{}:1", directory.display());
+    pushed(&bench.iso(), &name, &client).unwrap();
+    let layout = ImageLayout::open(&directory).unwrap();
+    let (_, manifest) = layout.manifests().unwrap().pop().unwrap();
+    let entry = medium::artifact::index::entry(manifest.digest, manifest.size, Architecture::Arm64);
+    let index = medium::artifact::index::write(vec![entry]).unwrap();
+    fs::write(layout.blob(Digest::of(&index)), &index).unwrap();
+    let named = formats::oci::Descriptor {
+        media_type: media_types::OCI_INDEX.into(),
+        digest: Digest::of(&index),
+        size: index.len() as u64,
+        ..manifest
+    };
+    layout.name("1", named).unwrap();
+    let refused = pulled(&name, &client, &bench.path("tree"), None).unwrap_err();
+    assert_eq!(class_of(&refused), Class::Invalid);
+    let text = render(&refused);
+    assert!(text.contains("has no release for amd64") && text.contains("releases for linux/arm64"), "{text}");
+    pulled_for(Architecture::Arm64, &name, &client, &bench.path("tree"), None).unwrap();
+}
+
+#[test]
 fn a_layout_carries_releases_and_skopeo_takes_them_to_a_registry() {
     let bench = Bench::new();
     let client = client("{}");
@@ -234,7 +308,8 @@ fn the_source_of_a_release_gives_every_payload_from_a_registry_and_from_a_layout
     let layout = format!("oci:{}:1", bench.path("layout").display());
     for (name, place) in [(&registry, PayloadPlace::Network), (&layout, PayloadPlace::Here)] {
         pushed(&bench.iso(), name, &client).unwrap();
-        let (judged, source) = open_release(&reference(name), &client, &TrustStore::absent()).unwrap();
+        let (judged, source) =
+            open_release(&reference(name), Architecture::Amd64, &client, &TrustStore::absent()).unwrap();
         let release = judged.release;
         assert_eq!((&*release, release.bytes()), (&bench.release, &bench.release.to_bytes()[..]));
         assert_eq!(source.manifest().unwrap(), bench.release.to_bytes());
@@ -618,7 +693,7 @@ fn signatures_travel_with_their_release_and_go_with_it() {
         let back = pulled(name, &client, &tree, Some(&iso)).unwrap();
         assert_eq!(fs::read(tree.join(SIGNATURES)).unwrap(), *SIGNED, "{name}");
         assert!(fs::read(&iso).unwrap() == bench.image, "the ISO has other bytes");
-        let source = artifact_source(&reference(name), &client).unwrap();
+        let source = artifact_source(&reference(name), Architecture::Amd64, &client).unwrap();
         assert_eq!(source.signatures().unwrap().as_deref(), Some(&SIGNED[..]), "{name}");
         assert_eq!(pushed(&tree, name, &client).unwrap().digest, report.digest, "from the directory");
 
@@ -633,7 +708,7 @@ fn signatures_travel_with_their_release_and_go_with_it() {
 
         pushed(&unsigned.iso(), name, &client).unwrap();
         assert_eq!(pulled(name, &client, &tree, None).unwrap().digest, {
-            let source = artifact_source(&reference(name), &client).unwrap();
+            let source = artifact_source(&reference(name), Architecture::Amd64, &client).unwrap();
             assert_eq!(source.signatures().unwrap(), None);
             is_whole(&tree, &bench.release);
             pulled(name, &client, &tree, None).unwrap().digest
@@ -648,7 +723,7 @@ fn the_signatures_of_an_opened_release_are_read_once() {
     let layout = bench.path("layout");
     let (name, client) = (format!("oci:{}", layout.display()), client("{}"));
     pushed(&bench.iso(), &name, &client).unwrap();
-    let artifact = OpenedArtifact::open(&reference(&name), &client).unwrap();
+    let artifact = OpenedArtifact::open(&reference(&name), Architecture::Amd64, &client).unwrap();
     assert_eq!(artifact.signatures().unwrap().as_deref(), Some(&SIGNED[..]));
     let (digest, size) = artifact.signatures_blob().unwrap();
     fs::remove_file(layout.join("blobs/sha256").join(digest.to_string())).unwrap();
@@ -672,7 +747,7 @@ fn signatures_that_are_too_long_damaged_or_missing_are_refused() {
             Some(other) => fs::write(&blob, other).unwrap(),
             None => fs::remove_file(&blob).unwrap(),
         }
-        let source = artifact_source(&reference(&name), &client).unwrap();
+        let source = artifact_source(&reference(&name), Architecture::Amd64, &client).unwrap();
         for error in
             [source.signatures().unwrap_err(), pulled(&name, &client, &bench.path("tree"), None).unwrap_err()]
         {
@@ -687,7 +762,7 @@ fn signatures_that_are_too_long_damaged_or_missing_are_refused() {
     let manifest = serde_json::to_vec(&manifest).unwrap();
     fs::write(layout.join("blobs/sha256").join(Digest::of(&manifest).to_string()), &manifest).unwrap();
     let pinned = format!("{name}@{}", Digest::of(&manifest).oci());
-    let error = artifact_source(&reference(&pinned), &client).err().unwrap();
+    let error = artifact_source(&reference(&pinned), Architecture::Amd64, &client).err().unwrap();
     assert_eq!(class_of(&error), Class::Verification, "{}", render(&error));
     assert!(render(&error).contains("release.json.minisig of"), "{}", render(&error));
 }

@@ -12,7 +12,8 @@ use base::failure::{Class, Classify, Failure};
 use base::files::read_at_most;
 use formats::oci::layout::ImageLayout;
 use formats::oci::referrers::{self, Referrer};
-use formats::oci::{ArtifactManifest, Descriptor, Repository};
+use formats::oci::{ArtifactManifest, Descriptor, ImageIndex, Repository};
+use model::architecture::Architecture;
 use transfer::registry::{Client, MANIFEST_LIMIT};
 
 /// A repository of a registry, or an OCI layout.
@@ -24,11 +25,30 @@ pub(super) enum Blobs {
 
 impl Blobs {
     /// The place that `reference` names, the manifest of the artifact there, checked against its digest if that is known, and how the
-    /// manifest came.
+    /// manifest came. Of an index the artifact for `architecture` is taken.
     pub(super) fn find(
         reference: &ArtifactReference,
+        architecture: Architecture,
         client: &Client,
     ) -> Result<(Self, Vec<u8>, PayloadTransport)> {
+        let (blobs, bytes, transport) = Self::named(reference, client)?;
+        let Ok(index) = serde_json::from_slice::<ImageIndex>(&bytes) else {
+            return Ok((blobs, bytes, transport));
+        };
+        let Some(chosen) = index.choose(architecture.debian()) else {
+            let what = format!("{reference} has no release for {architecture}");
+            let why = anyhow::anyhow!("it has releases for {}", index.platforms().join(", "));
+            return Err(Failure::new(Class::Invalid, what)
+                .because(why)
+                .hint("Push the release of that architecture to the same tag, or name another tag.")
+                .into());
+        };
+        let bytes = blobs.manifest(chosen.digest)?;
+        Ok((blobs, bytes, transport))
+    }
+
+    /// What `reference` itself leads to: a manifest, or an index of manifests.
+    fn named(reference: &ArtifactReference, client: &Client) -> Result<(Self, Vec<u8>, PayloadTransport)> {
         match reference {
             ArtifactReference::Registry(image) => {
                 let manifest = client.document(image)?;

@@ -14,13 +14,14 @@ use super::payload_source::{PayloadPlace, PayloadSource, PayloadTransport};
 use crate::artifact::ArtifactReference;
 use crate::patches::ReleasePatch;
 use base::failure::{Class, Failure};
+use model::architecture::Architecture;
 use model::release::Payload;
 use transfer::registry::Client;
 use trust::TrustStore;
 
 pub use opened::OpenedArtifact;
 
-/// Opens the release that `reference` names, and judges by its signatures whether it may be used by a system that trusts the
+/// Opens the release that `reference` names, for `architecture` where it has several, and judges by its signatures whether it may be used by a system that trusts the
 /// keys of `store`. Returns the release and the source of its payloads. `client` has the mirrors, logins and certificates for
 /// registries.
 ///
@@ -28,20 +29,25 @@ pub use opened::OpenedArtifact;
 /// Those of [`artifact_source`] and [`read_release`].
 pub fn open_release(
     reference: &ArtifactReference,
+    architecture: Architecture,
     client: &Client,
     store: &TrustStore,
 ) -> Result<(JudgedRelease, Box<dyn PayloadSource>)> {
-    let source = artifact_source(reference, client)?;
+    let source = artifact_source(reference, architecture, client)?;
     Ok((read_release(source.as_ref(), None, store)?, source))
 }
 
-/// The release that `reference` names as a source, whose release is still to be read and judged.
+/// The release that `reference` names, for `architecture` where it has several, as a source, whose release is still to be read and judged.
 ///
 /// # Errors
 /// [`Class::Invalid`] if it is not a release, [`Class::Network`] if it cannot be fetched, [`Class::Verification`] if its
 /// content has another digest.
-pub fn artifact_source(reference: &ArtifactReference, client: &Client) -> Result<Box<dyn PayloadSource>> {
-    Ok(Box::new(ReleaseSource(OpenedArtifact::open(reference, client)?)))
+pub fn artifact_source(
+    reference: &ArtifactReference,
+    architecture: Architecture,
+    client: &Client,
+) -> Result<Box<dyn PayloadSource>> {
+    Ok(Box::new(ReleaseSource(OpenedArtifact::open(reference, architecture, client)?)))
 }
 
 struct ReleaseSource(OpenedArtifact);

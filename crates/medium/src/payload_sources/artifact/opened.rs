@@ -9,6 +9,7 @@ use anyhow::Result;
 use super::super::manifest::MANIFEST_LIMIT;
 use super::super::payload_source::{PayloadPlace, PayloadTransport};
 use super::blobs::Blobs;
+use crate::artifact::index;
 use crate::artifact::manifest::{self, ReadArtifact};
 use crate::artifact::{ArtifactReference, BootCodePart, ReleaseDocument};
 use crate::patches::ReleasePatch;
@@ -16,6 +17,7 @@ use crate::signatures;
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use formats::oci::{ArtifactManifest, Descriptor};
+use model::architecture::Architecture;
 use model::release::{MANIFEST, Release, SIGNATURES, SIGNATURES_LENGTH};
 use transfer::registry::Client;
 
@@ -31,6 +33,8 @@ pub struct OpenedArtifact {
     transport: PayloadTransport,
     /// Digest of the artifact's manifest.
     digest: Digest,
+    /// Its length in bytes.
+    size: u64,
     release: Release,
     /// `release.json`.
     bytes: Vec<u8>,
@@ -42,10 +46,10 @@ pub struct OpenedArtifact {
 }
 
 impl OpenedArtifact {
-    /// Opens what `reference` names. `client` is used for registries only.
-    pub fn open(reference: &ArtifactReference, client: &Client) -> Result<Self> {
+    /// Opens what `reference` names: the release for `architecture` where it has several. `client` is used for registries only.
+    pub fn open(reference: &ArtifactReference, architecture: Architecture, client: &Client) -> Result<Self> {
         let name = reference.to_string();
-        let (blobs, manifest, transport) = Blobs::find(reference, client)?;
+        let (blobs, manifest, transport) = Blobs::find(reference, architecture, client)?;
         let ReadArtifact { release: config, layers, patches, signatures } = manifest::read(&manifest, &name)?;
         let limits = [(Some(&config), MANIFEST, MANIFEST_LIMIT)].into_iter();
         let limits = limits.chain([(signatures.as_ref(), SIGNATURES, SIGNATURES_LENGTH)]);
@@ -64,6 +68,7 @@ impl OpenedArtifact {
             blobs,
             transport,
             digest,
+            size: manifest.len() as u64,
             release,
             bytes,
             layers,
@@ -82,6 +87,12 @@ impl OpenedArtifact {
     #[must_use]
     pub fn digest(&self) -> Digest {
         self.digest
+    }
+
+    /// The artifact's manifest as an index has it.
+    #[must_use]
+    pub fn descriptor(&self) -> Descriptor {
+        index::entry(self.digest, self.size, self.release.architecture)
     }
 
     #[must_use]
