@@ -1,13 +1,14 @@
 //! The names of the checks of a machine, which configurations may skip; the installer makes them.
 
 /// Every check, in the order in which they are made and shown.
-pub const NAMES: [&str; 25] = [
+pub const NAMES: [&str; 26] = [
     "cpu",
     "memory",
     "kvm",
     "virtualisation",
     "firmware",
     "dmi-uuid",
+    "drivers",
     "disk-size",
     "disk-speed",
     "nic-link",

@@ -9,6 +9,7 @@ use super::dmi;
 use base::files::{read_at_most, read_text};
 use base::size::ByteSize;
 use machine::inventory::{Inventory, Roots};
+use machine::pci::PciDevice;
 
 /// A property of the machine, or why it is not known, a clause.
 pub type Fact<T> = Result<T, String>;
@@ -22,6 +23,8 @@ pub struct MachineFacts {
     /// Maker and model, if the firmware has them.
     pub model: Option<String>,
     pub uefi: Fact<bool>,
+    /// The network cards and disk controllers on the PCI bus.
+    pub devices: Fact<Vec<PciDevice>>,
     /// The firmware's UUID; `None` if the firmware has none.
     pub uuid: Fact<Option<String>>,
     pub inventory: Inventory,
@@ -54,6 +57,7 @@ impl MachineFacts {
                 true => exists(&roots.sys.join("firmware/efi")),
                 false => Err("the kernel reports nothing about the firmware".into()),
             }),
+            devices: Ok(PciDevice::scan(roots)),
             uuid: uuid(&roots.sys),
             inventory,
         }
@@ -85,6 +89,7 @@ impl MachineFacts {
             processor: unknown(),
             model: None,
             uefi: unknown(),
+            devices: unknown(),
             uuid: unknown(),
             inventory,
         }

@@ -9,6 +9,7 @@ use base::failure::Failure;
 use install::plan::choose_disk;
 use machine::inventory::{Disk, Inventory, Nic};
 use machine::network_trouble::NetworkTrouble;
+use machine::pci::PciKind;
 use model::config::Interface;
 use model::config::disk::Transport;
 
@@ -92,7 +93,7 @@ pub(super) fn nic_link(subject: &CheckSubject<'_>) -> CheckOutcome {
     const NEXT: &str = "Plug in the cable, or name another card in install.management_interface.";
     let (inventory, wanted) = (&subject.facts.inventory, &subject.node.cards);
     if wanted.is_empty() {
-        return any_link(&inventory.nics, NEXT);
+        return any_link(subject, NEXT);
     }
     let link = |nic: Option<&Nic>| match nic.map(|nic| nic.carrier) {
         Some(Some(true)) => Ok("has a link".into()),
@@ -112,13 +113,53 @@ pub(super) fn nic_link(subject: &CheckSubject<'_>) -> CheckOutcome {
     if some { outcome.mild() } else { outcome }
 }
 
+/// Cards and controllers that the kernel cannot use, or not wholly.
+pub(super) fn drivers(subject: &CheckSubject<'_>) -> CheckOutcome {
+    const NO_DRIVER: &str = "Take a release with a newer kernel, or one with the module that drives it.";
+    const NO_FIRMWARE: &str = "Add the package of Debian that has the file to base.debian.include of the image definition, and \
+                               non-free-firmware to the mirror in packages.mirrors.";
+    let devices = match &subject.facts.devices {
+        Ok(devices) => devices,
+        Err(why) => return CheckOutcome::could_not_run(why),
+    };
+    let idle: Vec<_> = devices.iter().filter(|device| device.driver.is_none()).collect();
+    let lacking: Vec<_> = devices.iter().filter(|device| !device.missing_firmware.is_empty()).collect();
+    let mut told: Vec<_> = idle.iter().map(|device| format!("no driver for {device}")).collect();
+    told.extend(lacking.iter().map(|device| {
+        let driver = device.driver.as_deref().unwrap_or("its driver");
+        format!("{driver} of {device} lacks the firmware {}", device.missing_firmware.join(", "))
+    }));
+    match (idle.is_empty(), lacking.is_empty()) {
+        (true, true) => match devices.len() {
+            0 => CheckOutcome::passed("there is none on the PCI bus"),
+            1 => CheckOutcome::passed("the only one has a driver"),
+            count => CheckOutcome::passed(format!("all {count} have a driver")),
+        },
+        (false, true) => CheckOutcome::found(told.join("; "), NO_DRIVER),
+        (true, false) => CheckOutcome::found(told.join("; "), NO_FIRMWARE),
+        (false, false) => {
+            CheckOutcome::found(told.join("; "), format!("{NO_FIRMWARE} For the others: {NO_DRIVER}"))
+        }
+    }
+}
+
 /// The configuration names no card, so one with a link is enough.
-fn any_link(nics: &[Nic], next: &str) -> CheckOutcome {
+fn any_link(subject: &CheckSubject<'_>, next: &str) -> CheckOutcome {
+    let nics = &subject.facts.inventory.nics;
     if nics.is_empty() {
-        return CheckOutcome::found(
-            "there is no network card",
-            "Fit a network card that the kernel has a driver for.",
-        );
+        let devices = subject.facts.devices.iter().flatten();
+        let idle = devices.filter(|device| device.kind == PciKind::NetworkCard && device.driver.is_none());
+        let idle: Vec<_> = idle.map(ToString::to_string).collect();
+        return match idle.is_empty() {
+            true => CheckOutcome::found(
+                "there is no network card",
+                "Fit a network card that the kernel has a driver for.",
+            ),
+            false => CheckOutcome::found(
+                format!("there is no network card with a driver, and these have none: {}", idle.join("; ")),
+                "Take a release whose kernel drives one of them, or fit another card.",
+            ),
+        };
     }
     let names = |carrier| {
         let names = nics.iter().filter(|nic| nic.carrier == carrier).map(|nic| nic.name.as_str());

@@ -88,6 +88,16 @@ pub static CHECKS: &[Check] = &[
         run: machine::dmi_uuid,
     },
     Check {
+        name: "drivers",
+        title: "cards and controllers have drivers",
+        looks_at: "the network cards and disk controllers on the PCI bus, and the firmware that the kernel's log misses",
+        levels: levels(Warning, Warning),
+        class: Class::Hardware,
+        waivable: true,
+        asks_network: false,
+        run: devices::drivers,
+    },
+    Check {
         name: "disk-size",
         title: "room on the disk",
         looks_at: "the disk to install on; too small for the layout is an error, smaller than recommended a \

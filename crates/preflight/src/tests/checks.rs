@@ -98,6 +98,58 @@ fn virtualisation() {
     expect(&of(&machine, "virtualisation"), "could not run", "no flags");
 }
 
+/// Puts a PCI device there: its address, class, vendor and device.
+fn pci(machine: &Machine, address: &str, numbers: [&str; 3], driver: Option<&str>) {
+    let directory = format!("sys/bus/pci/devices/{address}");
+    for (file, number) in ["class", "vendor", "device"].into_iter().zip(numbers) {
+        machine.file(&format!("{directory}/{file}"), number);
+    }
+    if let Some(driver) = driver {
+        let link = machine.0.path().join(directory).join("driver");
+        std::os::unix::fs::symlink(format!("/sys/bus/pci/drivers/{driver}"), link).unwrap();
+    }
+}
+
+#[test]
+fn drivers_and_what_they_lack() {
+    let machine = Machine::fit();
+    expect(&of(&machine, "drivers"), "passed", "none on the PCI bus");
+    pci(&machine, "0000:00:17.0", ["0x010601", "0x8086", "0xa182"], Some("ahci"));
+    expect(&of(&machine, "drivers"), "passed", "the only one has a driver");
+    pci(&machine, "0000:03:00.0", ["0x020000", "0x14e4", "0x168e"], Some("bnx2x"));
+    expect(&of(&machine, "drivers"), "passed", "all 2 have a driver");
+    let log = "6,1,1,-;bnx2x 0000:03:00.0: Direct firmware load for bnx2x/a.fw failed with error -2\n";
+    machine.file("dev/kmsg", log);
+    let CheckOutcome::Found(finding) = of(&machine, "drivers") else { panic!("the firmware") };
+    assert!(finding.message.starts_with("bnx2x of 0000:03:00.0, "), "{}", finding.message);
+    assert!(finding.message.contains("14e4:168e"), "{}", finding.message);
+    assert!(finding.message.ends_with(" lacks the firmware bnx2x/a.fw"), "{}", finding.message);
+    assert!(finding.next.contains("non-free-firmware"), "{}", finding.next);
+    pci(&machine, "0000:3b:00.0", ["0x020000", "0xffff", "0x16d6"], None);
+    let CheckOutcome::Found(finding) = of(&machine, "drivers") else { panic!("the driver") };
+    assert!(finding.message.starts_with("no driver for 0000:3b:00.0, "), "{}", finding.message);
+    assert!(
+        finding.message.contains("ffff:16d6") && finding.message.contains("bnx2x/a.fw"),
+        "{}",
+        finding.message
+    );
+    machine.file("dev/kmsg", "");
+    let CheckOutcome::Found(finding) = of(&machine, "drivers") else { panic!("the driver alone") };
+    assert!(finding.next.contains("newer kernel") && !finding.next.contains("firmware"), "{}", finding.next);
+    let elsewhere = MachineFacts::of_inventory(inventory());
+    let outcome = outcome("drivers", &elsewhere, &PlannedNode::default(), &Answers::default());
+    expect(&outcome, "could not run", "on the machine itself");
+}
+
+#[test]
+fn a_machine_without_a_usable_network_card_tells_those_that_it_cannot_use() {
+    let machine = Machine::fit();
+    pci(&machine, "0000:3b:00.0", ["0x020000", "0xffff", "0x16d6"], None);
+    let facts = MachineFacts::scan(&machine.roots(), Inventory::default());
+    let outcome = outcome("nic-link", &facts, &PlannedNode::default(), &Answers::default());
+    expect(&outcome, "found", "these have none: 0000:3b:00.0, ");
+}
+
 #[test]
 fn firmware() {
     let machine = Machine::fit();
