@@ -22,8 +22,8 @@ use crate::elf;
 const LIST: &str = "/proc/sys/fs/binfmt_misc";
 /// The first Linux in which a user namespace can have a list of its own.
 const OWN_LIST: (u32, u32) = (6, 7);
-/// Every id of a user namespace stands for itself. The kernel prints and takes the map in this form (user_namespaces(7)).
-const ALL_IDS: &str = "0 0 4294967295";
+/// Set for a process that is in a user namespace which this builder has made.
+pub(crate) const OWN_NAMESPACE: &str = "NQRUST_USER_NAMESPACE";
 
 /// Where the programs of a step can be run.
 #[derive(Debug, PartialEq, Eq)]
@@ -61,8 +61,8 @@ pub(crate) fn prepare(architecture: Architecture, again: &[&Path]) -> Result<Pre
     if is_own(architecture) || is_known(Path::new(LIST), architecture) {
         return Ok(PreparedSandbox::Here);
     }
-    let map = fs::read_to_string("/proc/self/uid_map").context("reading the map of this user namespace")?;
-    if map.split_whitespace().eq(ALL_IDS.split(' ')) && !is_in_own_namespace() {
+    // The list is that of the user namespace, and what is not the builder's own stays as it is.
+    if std::env::var_os(OWN_NAMESPACE).is_none() {
         return in_user_namespace(again).map(PreparedSandbox::Elsewhere);
     }
     register(architecture)?;
@@ -75,13 +75,6 @@ pub(crate) fn invocation(program: &Path, architecture: Architecture) -> Result<I
         return Ok(Invocation::new(program.as_os_str()));
     }
     Ok(Invocation::new(emulator(architecture)?.as_os_str()).arg(program))
-}
-
-/// Set for the process that [`in_user_namespace`] starts, whose map looks like that of the host.
-const MARK: &str = "NQRUST_USER_NAMESPACE";
-
-fn is_in_own_namespace() -> bool {
-    std::env::var_os(MARK).is_some()
 }
 
 /// True if this machine runs programs of `architecture` by itself.
@@ -128,10 +121,12 @@ fn version(release: &str) -> Option<(u32, u32)> {
 ///
 /// Only a process outside can write the map of a new namespace, so a shell waits there for a line.
 fn in_user_namespace(again: &[&Path]) -> Result<u8> {
-    const SCRIPT: &str = r#"read -r line && echo "$2" >"/proc/$1/gid_map" && echo "$2" >"/proc/$1/uid_map""#;
+    const SCRIPT: &str = r#"read -r line && echo "$2" >"/proc/$1/gid_map" && echo "$3" >"/proc/$1/uid_map""#;
     let what = || "making a user namespace".to_owned();
+    let map = |file: &str| fs::read_to_string(file).map(|map| same_ids(&map)).with_context(what);
+    let (groups, users) = (map("/proc/self/gid_map")?, map("/proc/self/uid_map")?);
     let mut helper = Command::new("sh");
-    helper.args(["-c", SCRIPT, "sh", &std::process::id().to_string(), ALL_IDS]);
+    helper.args(["-c", SCRIPT, "sh", &std::process::id().to_string(), &groups, &users]);
     let mut helper = helper.stdin(Stdio::piped()).spawn().class(Class::Hardware, what)?;
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID)
         .class(Class::Hardware, what)?;
@@ -140,9 +135,20 @@ fn in_user_namespace(again: &[&Path]) -> Result<u8> {
     ensure!(line.is_ok() && mapped.success(), "the ids of a user namespace could not be mapped");
     // Once there are ids, root takes its own.
     let mut command = Command::new(std::env::current_exe().context("finding this program's own file")?);
-    command.args(again).env(MARK, "1").uid(0).gid(0);
+    command.args(again).env(OWN_NAMESPACE, "1").uid(0).gid(0);
     let status = command.status().context("starting this program in a user namespace")?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+}
+
+/// The map of a further user namespace in which each id that there is in this one stands for itself. `map` is that of this one: in each line
+/// the first id inside, the first outside, and how many there are (user_namespaces(7)).
+fn same_ids(map: &str) -> String {
+    let lines = map.lines().filter_map(|line| {
+        let mut numbers = line.split_whitespace();
+        let (inside, _, count) = (numbers.next()?, numbers.next()?, numbers.next()?);
+        Some(format!("{inside} {inside} {count}"))
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Tells the kernel of programs of `architecture`, for this user namespace.
@@ -203,6 +209,15 @@ mod tests {
             fs::write(list.path().join("qemu-aarch64"), text).unwrap();
             assert_eq!(is_known(list.path(), arm64), known, "{text}");
         }
+    }
+
+    #[test]
+    fn a_further_namespace_has_the_ids_of_the_one_around_it() {
+        let whole = "         0          0 4294967295\n";
+        assert_eq!(same_ids(whole), "0 0 4294967295");
+        let of_user = "         0       1000          1\n         1     100000      65536\n";
+        assert_eq!(same_ids(of_user), "0 0 1\n1 1 65536");
+        assert_eq!(same_ids(""), "");
     }
 
     #[test]

@@ -14,7 +14,8 @@ use anyhow::{Context, Result};
 use base::cancellation;
 use base::failure::{Class, Classify, Failure};
 
-use crate::namespaces::{refused, unshare};
+use crate::emulation::OWN_NAMESPACE;
+use crate::namespaces::{needs_user_namespace, refused, unshare};
 use crate::steps::{StepOutcome, StepRequest};
 
 /// Carries out `request` in a child; `scratch` is a directory on the disk that the work goes to.
@@ -29,6 +30,9 @@ pub fn run(request: &StepRequest, scratch: &Path) -> Result<()> {
     command.args(&words[1..]).arg(std::env::current_exe().context("finding this program's own file")?);
     command.arg("step").arg(file.path()).arg(outcome.path());
     command.env_clear().envs(environment()).stdin(Stdio::null()).stdout(Stdio::null());
+    if needs_user_namespace() {
+        command.env(OWN_NAMESPACE, "1");
+    }
     let output = command.stderr(Stdio::piped()).output().map_err(|error| {
         Failure::new(Class::Hardware, "starting unshare").because(error).hint("Install util-linux.")
     })?;

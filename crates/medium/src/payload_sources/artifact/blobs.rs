@@ -40,7 +40,7 @@ impl Blobs {
             let why = anyhow::anyhow!("it has releases for {}", index.platforms().join(", "));
             return Err(Failure::new(Class::Invalid, what)
                 .because(why)
-                .hint("Push the release of that architecture to the same tag, or name another tag.")
+                .hint("Push the release for it to the same tag too, or name another tag; `iso-builder pull --architecture` takes one of the others.")
                 .into());
         };
         let bytes = blobs.manifest(chosen.digest)?;
