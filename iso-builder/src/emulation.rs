@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow};
 use base::command::Invocation;
 use base::failure::{Class, Classify, Failure};
 use model::architecture::Architecture;
@@ -49,7 +49,9 @@ pub(crate) fn check(architecture: Architecture) -> Result<()> {
         false => Ok(()),
         true => {
             let (major, minor) = OWN_LIST;
-            let why = anyhow!("Linux {release} lets only the host say so; {major}.{minor} lets a namespace");
+            let why = anyhow!(
+                "no emulator is registered on it, and its kernel {release} is older than {major}.{minor}, which lets a build register one"
+            );
             Err(refused(architecture).because(why).into())
         }
     }
@@ -132,7 +134,10 @@ fn in_user_namespace(again: &[&Path]) -> Result<u8> {
         .class(Class::Hardware, what)?;
     let line = helper.stdin.take().context("telling the helper")?.write_all(b"\n");
     let mapped = helper.wait().with_context(what)?;
-    ensure!(line.is_ok() && mapped.success(), "the ids of a user namespace could not be mapped");
+    if line.is_err() || !mapped.success() {
+        let why = anyhow!("its ids could not be mapped");
+        return Err(Failure::new(Class::Hardware, what()).because(why).into());
+    }
     // Once there are ids, root takes its own.
     let mut command = Command::new(std::env::current_exe().context("finding this program's own file")?);
     command.args(again).env(OWN_NAMESPACE, "1").uid(0).gid(0);
