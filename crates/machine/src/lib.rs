@@ -4,8 +4,7 @@
 //!
 //! | Module | What it is for |
 //! |---|---|
-//! | [`inventory`] | disks and network cards, from sysfs and from the bytes on the disks |
-//! | [`pci`] | network cards and disk controllers with their drivers, and the firmware that these lack |
+//! | [`inventory`] | disks and network cards, from sysfs and from the bytes on the disks; devices with their drivers |
 //! | [`nics`], [`nic_setup`] | the network cards that a node remembers, and finding them again |
 //! | [`network`] | the profiles of NetworkManager, and the addresses that came of them |
 //! | [`live`] | the live system that an install runs in |
@@ -39,7 +38,6 @@ pub mod nics;
 pub mod node_files;
 pub mod node_release;
 pub mod paths;
-pub mod pci;
 pub mod readable_secret;
 pub mod release_origin;
 pub mod seed;

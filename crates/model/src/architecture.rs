@@ -67,15 +67,6 @@ impl Architecture {
         }
     }
 
-    /// The suffix of the files of boot loaders, as in `shimx64.efi`.
-    #[must_use]
-    pub fn efi(self) -> &'static str {
-        match self {
-            Self::Amd64 => "x64",
-            Self::Arm64 => "aa64",
-        }
-    }
-
     #[must_use]
     pub fn loaders(self) -> EfiLoaders {
         match self {
@@ -145,11 +136,11 @@ mod tests {
 
     #[test]
     fn the_default_loader_has_the_name_that_the_specification_gives() {
-        for architecture in Architecture::ALL {
+        for (architecture, suffix) in Architecture::ALL.into_iter().zip(["x64", "aa64"]) {
             let EfiLoaders { shim, grub, mok_manager } = architecture.loaders();
-            assert_eq!(shim, format!("EFI/BOOT/BOOT{}.EFI", architecture.efi().to_uppercase()));
-            assert_eq!(grub, format!("EFI/BOOT/grub{}.efi", architecture.efi()));
-            assert_eq!(mok_manager, format!("EFI/BOOT/mm{}.efi", architecture.efi()));
+            assert_eq!(shim, format!("EFI/BOOT/BOOT{}.EFI", suffix.to_uppercase()));
+            assert_eq!(grub, format!("EFI/BOOT/grub{suffix}.efi"));
+            assert_eq!(mok_manager, format!("EFI/BOOT/mm{suffix}.efi"));
         }
     }
 }

@@ -8,8 +8,8 @@ use std::path::Path;
 use super::dmi;
 use base::files::{read_at_most, read_text};
 use base::size::ByteSize;
+use machine::inventory::pci::PciDevice;
 use machine::inventory::{Inventory, Roots};
-use machine::pci::PciDevice;
 
 /// A property of the machine, or why it is not known, a clause.
 pub type Fact<T> = Result<T, String>;

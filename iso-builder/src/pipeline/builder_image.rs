@@ -13,6 +13,7 @@ use base::failure::{Class, Failure};
 use base::progress::Progress;
 use formats::oci::ImageReference;
 use medium::build_output::SBOM;
+use model::architecture::Architecture;
 use serde_json::json;
 use tar::{EntryType, Header};
 
@@ -64,7 +65,7 @@ pub fn builder_image(options: &BuilderImageOptions, progress: &Progress) -> Resu
     check_definition(&loaded)?;
     let architecture = loaded.definition.architecture;
     let installer = program::check(&options.installer.path(architecture)?, architecture)?;
-    if program::architecture(&options.builder)? != architecture {
+    if Architecture::of_this_program() != architecture {
         let what = format!("{} is for {architecture}", loaded.file.display());
         let why = anyhow!(
             "the builder that goes into the image is this program, which is for another architecture"

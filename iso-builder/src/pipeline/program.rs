@@ -10,7 +10,7 @@ use base::digest::Digest;
 use base::failure::{Class, Failure};
 use model::architecture::Architecture;
 
-use crate::elf;
+use crate::elf::{self, ElfProgram};
 use crate::files::digest_of_path;
 
 /// The version of this builder; the installer has to have the same.
@@ -67,19 +67,28 @@ impl BuildInstaller {
     }
 }
 
+fn refused(path: &Path) -> Failure {
+    let what = format!("checking the installer {}", path.display());
+    Failure::new(Class::Invalid, what).hint(INSTALLER_HINT)
+}
+
+/// The header of the program at `path`.
+///
+/// # Errors
+/// [`Class::Invalid`] if it is not there, or is no program.
+fn header(path: &Path) -> Result<ElfProgram> {
+    let file = File::open(path).map_err(|error| refused(path).because(error))?;
+    let program = elf::read(&file).with_context(|| format!("reading {}", path.display()))?;
+    Ok(program.ok_or_else(|| refused(path).because(anyhow!("it is not a 64-bit ELF program")))?)
+}
+
 /// The architecture of the installer at `path`.
 ///
 /// # Errors
 /// [`Class::Invalid`] if it is not there, or no program of an architecture that media are made for.
 pub(super) fn architecture(path: &Path) -> Result<Architecture> {
-    let what = || format!("checking the installer {}", path.display());
-    let file = File::open(path)
-        .map_err(|error| Failure::new(Class::Invalid, what()).because(error).hint(INSTALLER_HINT))?;
-    let program = elf::read(&file).with_context(|| format!("reading {}", path.display()))?;
-    program.and_then(|program| program.architecture).ok_or_else(|| {
-        let why = anyhow!("it is not a program of an architecture that releases are made for");
-        Failure::new(Class::Invalid, what()).because(why).hint(INSTALLER_HINT).into()
-    })
+    let why = || anyhow!("it is not a program of an architecture that releases are made for");
+    Ok(header(path)?.architecture.ok_or_else(|| refused(path).because(why()))?)
 }
 
 /// The full path of the installer at `path`, if it is one for images of this architecture.
@@ -87,13 +96,8 @@ pub(super) fn architecture(path: &Path) -> Result<Architecture> {
 /// # Errors
 /// [`Class::Invalid`] if it is not there, or is not a static program of this architecture and of this builder's version.
 pub(super) fn check(path: &Path, architecture: Architecture) -> Result<PathBuf> {
-    let what = || format!("checking the installer {}", path.display());
-    let refused =
-        |why: String| Failure::new(Class::Invalid, what()).because(anyhow!("{why}")).hint(INSTALLER_HINT);
-    let file = File::open(path)
-        .map_err(|error| Failure::new(Class::Invalid, what()).because(error).hint(INSTALLER_HINT))?;
-    let program = elf::read(&file).with_context(|| format!("reading {}", path.display()))?;
-    let program = program.ok_or_else(|| refused("it is not a 64-bit ELF program".into()))?;
+    let refused = |why: String| refused(path).because(anyhow!("{why}"));
+    let program = header(path)?;
     if program.architecture != Some(architecture) {
         let found = program.architecture.map_or_else(String::new, |found| format!(", but for {found}"));
         let why = format!("it is not for {architecture}, the architecture of the image{found}");

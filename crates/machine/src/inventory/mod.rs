@@ -13,6 +13,7 @@ mod identity;
 mod joined;
 mod multipath;
 pub mod nics;
+pub mod pci;
 pub mod signatures;
 mod sysfs;
 mod table;

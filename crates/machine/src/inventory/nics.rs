@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::sysfs::{attribute, names, number};
+use super::sysfs::{attribute, driver, names, number};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -44,7 +44,6 @@ fn nic(path: &Path, name: String) -> Option<Nic> {
     let carrier = number(&path.join("carrier")).map(|carrier| carrier == 1);
     let speed = number(&path.join("speed")).and_then(|speed| u32::try_from(speed).ok());
     let speed = speed.filter(|speed| *speed > 0 && *speed < u32::MAX);
-    let driver = std::fs::read_link(path.join("device/driver")).ok();
-    let driver = driver.and_then(|link| Some(link.file_name()?.to_string_lossy().into_owned()));
+    let driver = driver(&path.join("device"));
     Some(Nic { name, mac, carrier, speed, driver, temporary_mac })
 }

@@ -51,6 +51,12 @@ pub fn names(path: &Path) -> Vec<String> {
     names
 }
 
+/// The name of the driver that has the device at `path`, where one has.
+pub(super) fn driver(path: &Path) -> Option<String> {
+    let link = std::fs::read_link(path.join("driver")).ok()?;
+    Some(link.file_name()?.to_string_lossy().into_owned())
+}
+
 /// The node of a device. The kernel writes `/` in names as `!` (`cciss!c0d0`).
 pub(super) fn node(name: &str) -> PathBuf {
     Path::new("/dev").join(name.replace('!', "/"))

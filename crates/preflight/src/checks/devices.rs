@@ -7,9 +7,9 @@ use crate::limits::speed;
 use crate::planned_node::PlannedNode;
 use base::failure::Failure;
 use install::plan::choose_disk;
+use machine::inventory::pci::PciKind;
 use machine::inventory::{Disk, Inventory, Nic};
 use machine::network_trouble::NetworkTrouble;
-use machine::pci::PciKind;
 use model::config::Interface;
 use model::config::disk::Transport;
 
@@ -131,7 +131,7 @@ pub(super) fn drivers(subject: &CheckSubject<'_>) -> CheckOutcome {
     }));
     match (idle.is_empty(), lacking.is_empty()) {
         (true, true) => match devices.len() {
-            0 => CheckOutcome::passed("there is none on the PCI bus"),
+            0 => CheckOutcome::passed("of network cards and disk controllers there are none on the PCI bus"),
             1 => CheckOutcome::passed("the only one has a driver"),
             count => CheckOutcome::passed(format!("all {count} have a driver")),
         },

@@ -108,7 +108,7 @@ pub fn push(
     let mut layers: Vec<_> = artifact.layers().iter().collect();
     layers.sort_by_key(|layer| std::cmp::Reverse(layer.size));
     parallel::for_each(&layers, transfers, |layer| push.layer(layer, &step))?;
-    let others = push.target.others(&release)?;
+    let others = push.target.others(&release, client)?;
     let (form, manifest) = push.manifest(&artifact, &others, progress)?;
     let pushed = push.documents_about(&documents_about, &manifest, progress)?;
     step.into_inner().unwrap_or_else(PoisonError::into_inner).done();

@@ -13,9 +13,7 @@ use medium::artifact::{ArtifactReference, EMPTY_CONFIG, LayoutReference, Release
 use medium::payload_sources::OpenedArtifact;
 use model::architecture::Architecture;
 use model::release::Release;
-use transfer::registry::{
-    BlobTransfer, Client, MANIFEST_LIMIT, ManifestAnswer, NewBlob, ReferrersList, Settings,
-};
+use transfer::registry::{BlobTransfer, Client, MANIFEST_LIMIT, ManifestAnswer, NewBlob, ReferrersList};
 
 /// A repository and a tag there, or a layout and a name in it.
 #[derive(Debug)]
@@ -127,7 +125,7 @@ impl<'a> Target<'a> {
     ///
     /// # Errors
     /// The tag, or a release that it leads to, cannot be read. What is no release of this version gives way.
-    pub(super) fn others(&self, release: &Release) -> Result<Vec<Descriptor>> {
+    pub(super) fn others(&self, release: &Release, client: &Client) -> Result<Vec<Descriptor>> {
         let there = match self {
             Self::Registry(client, image) => client.tagged(image)?,
             Self::Layout(layout, name) => {
@@ -144,15 +142,13 @@ impl<'a> Target<'a> {
         };
         let mut others = Vec::new();
         for digest in digests {
-            let client = Client::new(Settings::default())?;
-            let (reference, client) = match self {
-                Self::Registry(own, image) => {
-                    (ArtifactReference::Registry(image.repository().with_digest(digest)), *own)
+            let reference = match self {
+                Self::Registry(_, image) => {
+                    ArtifactReference::Registry(image.repository().with_digest(digest))
                 }
                 Self::Layout(layout, _) => {
                     let directory = layout.root().to_owned();
-                    let named = LayoutReference { directory, tag: None, digest: Some(digest) };
-                    (ArtifactReference::Layout(named), &client)
+                    ArtifactReference::Layout(LayoutReference { directory, tag: None, digest: Some(digest) })
                 }
             };
             match OpenedArtifact::open(&reference, release.architecture, client) {

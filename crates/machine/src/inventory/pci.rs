@@ -13,7 +13,7 @@ use std::path::Path;
 
 use nix::libc::O_NONBLOCK;
 
-use crate::inventory::Roots;
+use super::sysfs::{Roots, attribute, driver, names};
 
 /// The list of names, in the place where Debian's package `pci.ids` has it.
 const NAMES: &str = "/usr/share/misc/pci.ids";
@@ -41,7 +41,7 @@ pub struct PciDevice {
     pub device: u16,
     /// The driver that has it.
     pub driver: Option<String>,
-    /// Maker and model, if they are known.
+    /// Maker and model, of those that lack a driver or firmware, if they are known.
     pub name: Option<String>,
     /// Files of firmware that its driver asked for and did not get.
     pub missing_firmware: Vec<String>,
@@ -52,19 +52,26 @@ impl PciDevice {
     #[must_use]
     pub fn scan(roots: &Roots) -> Vec<Self> {
         let directory = roots.sys.join("bus/pci/devices");
-        let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
-        let mut all: Vec<_> = entries.filter_map(|entry| device(&entry.path())).collect();
-        all.sort_by(|one, other| one.address.cmp(&other.address));
+        let devices = names(&directory).into_iter().filter_map(|address| device(&directory, address));
+        let mut all: Vec<_> = devices.collect();
         if all.is_empty() {
             return all;
         }
-        let missing = missing_firmware(&kernel_log(&roots.dev.join("kmsg")));
-        let names = fs::read_to_string(NAMES).unwrap_or_default();
+        let mut missing = missing_firmware(&kernel_log(&roots.dev.join("kmsg")));
         for device in &mut all {
-            device.missing_firmware = missing.get(&device.address).cloned().unwrap_or_default();
-            device.name = name(&names, device.vendor, device.device);
+            device.missing_firmware = missing.remove(&device.address).unwrap_or_default();
+        }
+        let mut lacking = all.iter_mut().filter(|device| device.lacks_something()).peekable();
+        if lacking.peek().is_some() {
+            // The list has more than a MiB, and nobody is told the others.
+            let list = fs::read_to_string(NAMES).unwrap_or_default();
+            lacking.for_each(|device| device.name = name(&list, device.vendor, device.device));
         }
         all
+    }
+
+    fn lacks_something(&self) -> bool {
+        self.driver.is_none() || !self.missing_firmware.is_empty()
     }
 }
 
@@ -79,25 +86,22 @@ impl fmt::Display for PciDevice {
     }
 }
 
-/// The device at a directory of sysfs; none if it is of another kind.
-fn device(directory: &Path) -> Option<PciDevice> {
-    let number = |file: &str| {
-        let text = fs::read_to_string(directory.join(file)).ok()?;
-        u32::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok()
-    };
+/// The device with this address below a directory of sysfs; none if it is of another kind.
+fn device(directory: &Path, address: String) -> Option<PciDevice> {
+    let path = directory.join(&address);
+    let number =
+        |file: &str| u32::from_str_radix(attribute(&path.join(file))?.trim_start_matches("0x"), 16).ok();
     let kind = match number("class")? >> 16 {
         0x01 => PciKind::DiskController,
         0x02 => PciKind::NetworkCard,
         _ => return None,
     };
-    let driver = fs::read_link(directory.join("driver")).ok();
-    let driver = driver.and_then(|link| Some(link.file_name()?.to_string_lossy().into_owned()));
     Some(PciDevice {
-        address: directory.file_name()?.to_string_lossy().into_owned(),
+        address,
         kind,
         vendor: u16::try_from(number("vendor")?).ok()?,
         device: u16::try_from(number("device")?).ok()?,
-        driver,
+        driver: driver(&path),
         name: None,
         missing_firmware: Vec::new(),
     })
