@@ -121,7 +121,8 @@ impl ReleaseOrigin {
         let first = self.statement.as_ref();
         let mut inputs = StatedInputs::of(&again).compared(first.map(StatedInputs::of).as_ref());
         let Some(first) = first else { return Ok(inputs) };
-        let named = |statement: &Statement| -> BTreeMap<String, String> {
+        // Two files may have one name.
+        let named = |statement: &Statement| {
             let build = statement.build();
             let tools = build.internal_parameters.tools.iter();
             let tools = tools.map(|(tool, version)| (format!("version of {tool}"), version.clone()));
@@ -129,14 +130,19 @@ impl ReleaseOrigin {
             let digest = |digest| match digest {
                 DependencyDigest::File(digest) | DependencyDigest::Directory(digest) => Digest::oci(&digest),
             };
-            tools.chain(dependencies.map(|one| (one.name.clone(), digest(one.digest)))).collect()
+            let mut found = BTreeMap::<String, BTreeSet<String>>::new();
+            for (name, value) in tools.chain(dependencies.map(|one| (one.name.clone(), digest(one.digest)))) {
+                found.entry(name).or_default().insert(value);
+            }
+            found
         };
         let (one, other) = (named(first), named(&again));
         let names: BTreeSet<_> = one.keys().chain(other.keys()).collect();
+        let joined = |values: &BTreeSet<String>| values.iter().cloned().collect::<Vec<_>>().join(", ");
         let input = |name: &&String| ComparedInput {
             name: (*name).clone(),
-            first: one.get(*name).cloned().or_else(|| Some("none".to_owned())),
-            again: other.get(*name).cloned(),
+            first: Some(one.get(*name).map_or_else(|| "none".to_owned(), joined)),
+            again: other.get(*name).map(joined),
         };
         inputs.extend(names.iter().map(input).filter(ComparedInput::differs));
         Ok(inputs)

@@ -275,6 +275,15 @@ fn the_definition_that_a_release_names_is_taken_and_each_other_input_is_told_bef
     let name = build.resolved_dependencies[0].name.clone();
     made.state(made.directory.path());
     assert_eq!(different(&made), [name, "version of mksquashfs".to_owned()]);
+    // A second file of a name is another input, though one with the digest of the release is there.
+    made.statement = inputs.statement.clone();
+    let build = &mut made.statement.predicate.build_definition;
+    let mut second = build.resolved_dependencies[0].clone();
+    second.digest = dependencies::file("x", Digest::of(b"second")).digest;
+    let name = second.name.clone();
+    build.resolved_dependencies.insert(0, second);
+    made.state(made.directory.path());
+    assert_eq!(different(&made), [name]);
 }
 
 #[test]
