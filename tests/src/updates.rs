@@ -87,9 +87,13 @@ pub fn serve(medium: &Medium, directory: &Path, name: &str) -> Result<()> {
 /// The arguments of `installer update` for the ISO that [`serve`] has put into `directory`, from the server at `port` of the host. It
 /// is http, so the digest of the release belongs to them.
 pub fn from_served(directory: &Path, port: u16, name: &str) -> Result<String> {
-    let iso = IsoFile::new(MediumReader::open(&directory.join(format!("{name}.iso")))?);
-    let digest = Digest::of(&iso.manifest()?);
+    let digest = manifest_digest(&directory.join(format!("{name}.iso")))?;
     Ok(format!("--from http://10.0.2.2:{port}/{name}.iso --sha256 {digest}"))
+}
+
+/// What a release is named by: the digest of the manifest of the ISO at `path`.
+pub fn manifest_digest(path: &Path) -> Result<Digest> {
+    Ok(Digest::of(&IsoFile::new(MediumReader::open(path)?).manifest()?))
 }
 
 /// Makes the ISO at `path` an unsigned one, as the build leaves it that has no key.

@@ -22,7 +22,7 @@ use nqrust_tests::ssh::Ssh;
 use nqrust_tests::{medium, paths, programs, secrets, steps};
 use testing::supervisor::{Authorities, Supervisor, SupervisorBehavior};
 
-use crate::questions::{AnsweredMachine, answer};
+use crate::questions::{AnsweredMachine, answer, open_help_access};
 
 /// The port of K3s's supervisor and API.
 const K3S: u16 = 6443;
@@ -125,13 +125,7 @@ fn let_somebody_in(vm: &mut Vm, artifacts: &Artifacts) -> Result<()> {
     let mut checks = Checks::default();
     let come = |password: &str| Ssh::by_password(port, "root", password, "cat /proc/cmdline");
     checks.that("nobody comes in by SSH before", come("x")?.code != 0);
-    vm.serial.keys(&CTRL_P.to_string())?;
-    screen(vm, &["Help access is closed. Opening it"], SCREEN_LIMIT, artifacts)?;
-    vm.serial.keys("\r")?;
-    screen(vm, &["Host key SHA256:"], SCREEN_LIMIT, artifacts)?;
-    let shown = vm.serial.screen();
-    let password = shown.lines().find_map(|line| line.trim().strip_prefix("Password"));
-    let password = password.context("a password on the screen")?.trim().to_owned();
+    let password = open_help_access(vm, artifacts)?;
     let came = come(&password)?;
     checks.contains("what root sees over SSH", &came.said(), "nqrust.mode=install");
     checks.that("another password lets nobody in", come("abcd.efgh.jkmn.pqrs")?.code != 0);

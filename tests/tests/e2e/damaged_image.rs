@@ -1,14 +1,17 @@
 //! The OS image is checked at every read: a damaged block of a node is repaired, a slot with another manifest does not start, and a live
-//! system tells what is damaged on its medium.
+//! system tells what is damaged on its medium, at its start and on its pages.
 
 use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use base::size::ByteSize;
 use model::release::Purpose;
 use nqrust_tests::artifacts::{Artifacts, scenario};
+use nqrust_tests::console::{ESCAPE, SCREEN_LIMIT, screen};
 use nqrust_tests::damage::{flip, invert, place_of, place_on};
 use nqrust_tests::deadline::Deadline;
+use nqrust_tests::disk::Disk;
 use nqrust_tests::http::Server;
 use nqrust_tests::identity::Identity;
 use nqrust_tests::node::{Checks, MAC};
@@ -20,6 +23,8 @@ use nqrust_tests::updates::{
     settled, slot, status,
 };
 
+use crate::questions::open_help_access;
+
 /// Of a file that nothing reads, so that no memory has it.
 const SENTENCE: &str = "The purpose of this License is to make a manual, textbook, or other";
 /// The key that signs the media of tests.
@@ -27,6 +32,8 @@ const DEVELOPMENT_KEY: &str = "4852130EAC054828";
 const ROOT_A: &str = "/dev/disk/by-partlabel/root-a";
 const ROOT_B: &str = "/dev/disk/by-partlabel/root-b";
 const RECOVERY: &str = "/dev/disk/by-partlabel/recovery";
+/// Of a machine that is asked and never installed.
+const DISK_SIZE: ByteSize = ByteSize::gib(32);
 const FILES: &str = "/usr/share/common-licenses/GFDL-1.*";
 
 #[test]
@@ -181,6 +188,50 @@ fn a_live_system_from_a_damaged_medium_stops_and_says_what_is_damaged() {
         vm.qmp.screendump(&artifacts.path("damaged.png"))?;
         vm.kill()?;
         checks.finish("a live system from a damaged medium")
+    });
+}
+
+#[test]
+#[ignore = "a start of a live system: `make soak` runs it"]
+fn the_questions_of_a_live_system_say_that_its_medium_was_found_damaged() {
+    scenario("damaged-questions", |artifacts| {
+        let identity = Identity::load()?;
+        let medium = steps::medium_without_configuration(&identity)?;
+        let iso = artifacts.disk("damaged.iso");
+        fs::copy(&medium.full, &iso)?;
+        let release = medium.release()?;
+        let image = release.payload(Purpose::Rootfs).context("a medium has an OS image")?;
+        let at = place_on(&iso, image)? + image.size / 2;
+        let disk = Disk::empty(artifacts.disk("node.qcow2"), DISK_SIZE)?;
+        let mut vm =
+            steps::node("damaged-questions", Firmware::Uefi, "").disk(&disk).cdrom(&iso).start(artifacts)?;
+        screen(&mut vm, &["what this machine becomes"], steps::INSTALL_LIMIT, artifacts)?;
+        let mut checks = Checks::default();
+        checks.that("nothing is damaged yet", !vm.serial.screen().contains("DAMAGED"));
+        let password = open_help_access(&mut vm, artifacts)?;
+        vm.serial.keys(&ESCAPE.to_string())?;
+        screen(&mut vm, &["what this machine becomes"], SCREEN_LIMIT, artifacts)?;
+
+        // The medium becomes bad while the machine runs from it.
+        invert(&iso, at)?;
+        let read = "echo 3 >/proc/sys/vm/drop_caches; cat /dev/mapper/nqrust-root >/dev/null";
+        let read = Ssh::by_password(vm.ssh_port()?, "root", &password, read)?;
+        checks.that(&format!("no wrong byte is read: {}", read.said()), read.code != 0);
+        let notice = "A part of the OS image on this medium is damaged";
+        screen(&mut vm, &[notice], SCREEN_LIMIT, artifacts)?;
+        checks.contains("the first page", &vm.serial.screen(), "DAMAGED");
+        vm.qmp.screendump(&artifacts.path("damaged-first.png"))?;
+        vm.serial.keys("\r")?;
+        screen(&mut vm, &["Install: disks"], SCREEN_LIMIT, artifacts)?;
+        checks.contains("the page of the disks", &vm.serial.screen(), "DAMAGED");
+        checks.contains("the page of the disks", &vm.serial.screen(), notice);
+        vm.qmp.screendump(&artifacts.path("damaged-disks.png"))?;
+        let journal = "journalctl --no-pager --output cat";
+        let journal = Ssh::by_password(vm.ssh_port()?, "root", &password, journal)?;
+        let block = format!("damage in block {}", image.size / 2 / 4096);
+        checks.contains("the journal names the block", &journal.said(), &block);
+        vm.kill()?;
+        checks.finish("the questions of a damaged live system")
     });
 }
 

@@ -1,8 +1,8 @@
 //! The installer's questions as tests answer them: the screens in their order, and the keys for each.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use nqrust_tests::artifacts::Artifacts;
-use nqrust_tests::console::{CTRL_F, CTRL_N, DOWN, SCREEN_LIMIT, screen};
+use nqrust_tests::console::{CTRL_F, CTRL_N, CTRL_P, DOWN, SCREEN_LIMIT, screen};
 use nqrust_tests::identity::Identity;
 use nqrust_tests::qemu::Vm;
 use nqrust_tests::steps;
@@ -90,4 +90,15 @@ pub(crate) fn answer(vm: &mut Vm, screens: &[(&'static str, String)], artifacts:
         limit = SCREEN_LIMIT;
     }
     Ok(())
+}
+
+/// Opens help access from any screen; returns the password of root that the screen shows.
+pub(crate) fn open_help_access(vm: &mut Vm, artifacts: &Artifacts) -> Result<String> {
+    vm.serial.keys(&CTRL_P.to_string())?;
+    screen(vm, &["Help access is closed. Opening it"], SCREEN_LIMIT, artifacts)?;
+    vm.serial.keys("\r")?;
+    screen(vm, &["Host key SHA256:"], SCREEN_LIMIT, artifacts)?;
+    let shown = vm.serial.screen();
+    let password = shown.lines().find_map(|line| line.trim().strip_prefix("Password"));
+    Ok(password.context("a password on the screen")?.trim().to_owned())
 }

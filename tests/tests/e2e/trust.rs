@@ -1,11 +1,12 @@
-//! What signed releases and customizations are worth on a machine: a node takes no release below its floor and none of a revoked key, and
-//! an install that demands signed customizations refuses others.
+//! What signed releases and customizations are worth on a machine: a node takes no release below its floor, which its updates raise, and
+//! none that is revoked or of a revoked key; an install that demands signed customizations refuses others.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use base::files;
 use base::size::ByteSize;
 use formats::minisign::PublicKey;
@@ -18,13 +19,13 @@ use nqrust_tests::medium;
 use nqrust_tests::node::{Checks, Document, MAC};
 use nqrust_tests::paths;
 use nqrust_tests::programs;
-use nqrust_tests::qemu::{Firmware, Machine};
+use nqrust_tests::qemu::{Firmware, Machine, Vm};
 use nqrust_tests::secrets;
 use nqrust_tests::ssh::Ssh;
 use nqrust_tests::steps;
 use nqrust_tests::updates::{
-    self, CURRENT, NEXT, UPDATE_LIMIT, awaited, boot_files, boot_id, changed_release, from_served, release,
-    serve, settled,
+    self, BROKEN, CURRENT, LATER, NEXT, UPDATE_LIMIT, awaited, boot_files, boot_id, changed_release,
+    from_served, manifest_digest, release, restarted, serve, settled, slot,
 };
 use serde_json::{Value, json};
 use trust::{Revocations, TrustMemory};
@@ -34,7 +35,7 @@ use crate::broken_release::drop_in;
 
 /// The rollback index of the release that is installed, and so the floor of its node. Other releases have 0.
 const FLOOR: RollbackIndex = RollbackIndex(2);
-/// That of a release which the node takes.
+/// That of releases which the node takes.
 const ABOVE: RollbackIndex = RollbackIndex(3);
 
 const SIZE: ByteSize = ByteSize::gib(24);
@@ -79,8 +80,8 @@ fn set_trust(definition: &mut serde_yaml::Value, trust: &Value) -> Result<()> {
 }
 
 #[test]
-#[ignore = "an install and a boot: `make soak` runs it"]
-fn a_node_takes_no_release_below_its_floor_and_none_of_a_revoked_key() {
+#[ignore = "an install and two updates: `make soak` runs it"]
+fn a_node_takes_no_release_below_its_floor_and_none_that_is_revoked_or_of_a_revoked_key() {
     scenario("trust-floor", |artifacts| {
         let identity = Identity::load()?;
         let retired = OtherKey::load("retired")?;
@@ -89,12 +90,29 @@ fn a_node_takes_no_release_below_its_floor_and_none_of_a_revoked_key() {
             set_trust(definition, &json!({ "rollback_index": FLOOR, "revoked": revoked }))
         })?;
         let below = release(&identity, "update-next", NEXT, &[])?;
-        let above = changed_release(&identity, "trust-above", NEXT, |definition| {
-            set_trust(definition, &json!({ "rollback_index": ABOVE }))
-        })?;
+        let with_index = |name: &str, version: &str, trust: &Value| {
+            let trust = trust.clone();
+            changed_release(&identity, name, version, move |definition| set_trust(definition, &trust))
+        };
+        let recalled = with_index("trust-recalled", BROKEN, &json!({ "rollback_index": ABOVE }))?;
+        let recalled_digest = manifest_digest(&recalled.full)?;
+        let above = with_index(
+            "trust-above",
+            NEXT,
+            &json!({ "rollback_index": ABOVE, "revoked": { "releases": [recalled_digest.to_string()] } }),
+        )?;
+        let later = with_index("trust-later", LATER, &json!({ "rollback_index": ABOVE }))?;
         let served = artifacts.disk("www");
-        serve(&below, &served, "below")?;
-        serve(&above, &served, "above")?;
+        let offered = [
+            ("installed", &installed),
+            ("below", &below),
+            ("above", &above),
+            ("recalled", &recalled),
+            ("later", &later),
+        ];
+        for (name, medium) in offered {
+            serve(medium, &served, name)?;
+        }
         // The same release but for its signature.
         let resigned = served.join("revoked.iso");
         fs::copy(&above.full, &resigned)?;
@@ -108,16 +126,14 @@ fn a_node_takes_no_release_below_its_floor_and_none_of_a_revoked_key() {
         let disk = Disk::empty(artifacts.disk("node.qcow2"), SIZE)?;
         let machine = |purpose: &str| Machine::new(purpose, Firmware::Bios).network(MAC).disk(&disk);
         steps::install(&machine("install").cdrom(&installed.full), artifacts)?;
-        let (vm, ssh) = steps::boot(&machine("node").reboots(), &identity, artifacts)?;
+        let (mut vm, ssh) = steps::boot(&machine("node").reboots(), &identity, artifacts)?;
         let mut checks = Checks::default();
         settled(&ssh)?;
-        let before = awaited(&ssh, UPDATE_LIMIT, "a node that remembers its floor", |status| {
-            status["trust"]["remembers"]["floor"] == json!(FLOOR)
-        })?;
-        let memory = TrustMemory::parse(ssh.run("sudo -n cat /oem/trust-memory.json")?.as_bytes())?;
-        let keys = [retired.public.id()].into();
-        let expected = TrustMemory { floor: FLOOR, revoked: Revocations { keys, ..Revocations::default() } };
-        checks.equal("what the node remembers", &memory, &expected);
+        let before = remembering(&ssh, FLOOR)?;
+        let keys: BTreeSet<_> = [retired.public.id()].into();
+        let revoked = Revocations { keys, ..Revocations::default() };
+        let expected = TrustMemory { floor: FLOOR, revoked: revoked.clone() };
+        checks.equal("what the node remembers", &memory(&ssh)?, &expected);
         checks.contains("the status", &ssh.run("sudo -n installer status")?, &expected.to_string());
         let state = || Ok::<_, anyhow::Error>((boot_id(&ssh)?, boot_files(&ssh)?, kept(&ssh)?));
         let untouched = state()?;
@@ -129,32 +145,101 @@ fn a_node_takes_no_release_below_its_floor_and_none_of_a_revoked_key() {
             ("revoked", format!("it is signed with the {}, which is revoked", retired.id())),
         ];
         for (name, reason) in reasons {
-            let url = format!("--from http://10.0.2.2:{}/{name}.iso", server.port());
-            let digest = from_served(&served, server.port(), name)?;
-            for words in [
-                format!("check {url}"),
-                format!("apply --wait 600 {url}"),
-                format!("apply --wait 600 --allow-unsigned --allow-downgrade --retry {digest}"),
-            ] {
-                let ended = ssh.attempt(&format!("sudo -n installer update {words}"), UPDATE_LIMIT)?;
-                checks.equal(&format!("the exit code of `{words}`"), ended.code, 4);
-                checks.contains(&format!("the error of `{words}`"), &ended.stderr, &reason);
-            }
+            refused(&ssh, &served, &server, name, &reason, &mut checks)?;
         }
         checks.equal("the status after that", updates::status(&ssh)?, before);
         checks.equal("the start, the boot files and what is kept of updates", state()?, untouched);
 
-        let check =
-            format!("sudo -n installer update check --from http://10.0.2.2:{}/above.iso", server.port());
-        let offered = ssh.attempt(&check, UPDATE_LIMIT)?;
-        checks.equal("the exit code for a release above the floor", offered.code, 0);
-        checks.contains("its plan", &offered.stdout, &format!("{NEXT} in place of {CURRENT}"));
-        checks.contains("its plan", &offered.stdout, &format!("rollback index {ABOVE}"));
+        let update = |what: &str, name: &str| {
+            format!("sudo -n installer update {what} --from http://10.0.2.2:{}/{name}.iso", server.port())
+        };
+        // Not revoked yet, so a node may have it.
+        for (name, version) in [("recalled", BROKEN), ("above", NEXT)] {
+            let offered = ssh.attempt(&update("check", name), UPDATE_LIMIT)?;
+            checks.equal("the exit code for a release above the floor", offered.code, 0);
+            checks.contains("its plan", &offered.stdout, &format!("{version} in place of {CURRENT}"));
+            checks.contains("its plan", &offered.stdout, &format!("rollback index {ABOVE}"));
+        }
+
+        // With the first release that has the higher index, the slot of the install can still start, so the floor stays.
+        let ssh = updated(&mut vm, &ssh, &update("apply --wait 600", "above"), NEXT, (&identity, artifacts))?;
+        remembering(&ssh, FLOOR)?;
+        let revoked = Revocations { releases: [recalled_digest].into(), ..revoked };
+        let expected = TrustMemory { floor: FLOOR, revoked: revoked.clone() };
+        checks.equal("what the node remembers of the release", &memory(&ssh)?, &expected);
+        refused(&ssh, &served, &server, "recalled", "the release is revoked", &mut checks)?;
+        let back = ssh.attempt(&update("check --allow-downgrade", "installed"), UPDATE_LIMIT)?;
+        checks.equal("the exit code for the release of the install", back.code, 0);
+
+        // With the second, nothing below it can start any more. What the release before had revoked stays so.
+        let ssh =
+            updated(&mut vm, &ssh, &update("apply --wait 600", "later"), LATER, (&identity, artifacts))?;
+        remembering(&ssh, ABOVE)?;
+        checks.equal(
+            "what the node remembers in the end",
+            &memory(&ssh)?,
+            &TrustMemory { floor: ABOVE, revoked },
+        );
+        let too_old = format!("its rollback index is {FLOOR}, and the floor of the node is {ABOVE}");
+        refused(&ssh, &served, &server, "installed", &too_old, &mut checks)?;
+        refused(&ssh, &served, &server, "recalled", "the release is revoked", &mut checks)?;
+        let ssh = updated(&mut vm, &ssh, "sudo -n installer update rollback", NEXT, (&identity, artifacts))?;
+        checks.equal("the floor with the other slot", &memory(&ssh)?.floor, &ABOVE);
         steps::collect_journal(&ssh, artifacts, "after")?;
-        checks.finish("the floor and the revoked key")?;
+        checks.finish("the floor and what is revoked")?;
         drop(ssh);
         vm.power_off(steps::SHUTDOWN_LIMIT)
     });
+}
+
+/// Waits until the recovery system is that of the release that runs and the node remembers this floor.
+fn remembering(ssh: &Ssh, floor: RollbackIndex) -> Result<Value> {
+    awaited(ssh, UPDATE_LIMIT, &format!("a node that remembers the floor {floor}"), |status| {
+        let running = slot(status, status["running"].as_str().unwrap_or_default());
+        slot(status, "recovery").0 == running.0 && status["trust"]["remembers"]["floor"] == json!(floor)
+    })
+}
+
+fn memory(ssh: &Ssh) -> Result<TrustMemory> {
+    Ok(TrustMemory::parse(ssh.run("sudo -n cat /oem/trust-memory.json")?.as_bytes())?)
+}
+
+/// Runs a command of `installer update` after which the node restarts into a good release of this version.
+fn updated(
+    vm: &mut Vm,
+    ssh: &Ssh,
+    command: &str,
+    version: &str,
+    (identity, artifacts): (&Identity, &Artifacts),
+) -> Result<Ssh> {
+    let ssh = restarted(vm, ssh, command, identity, artifacts)?;
+    let status = settled(&ssh)?;
+    let running = slot(&status, status["running"].as_str().unwrap_or_default());
+    ensure!(running == (version.into(), "good".into()), "{version} does not run: {status}");
+    Ok(ssh)
+}
+
+/// Checks that the node refuses the release that is served by this name, whatever a person allows.
+fn refused(
+    ssh: &Ssh,
+    served: &Path,
+    server: &Server,
+    name: &str,
+    reason: &str,
+    checks: &mut Checks,
+) -> Result<()> {
+    let url = format!("--from http://10.0.2.2:{}/{name}.iso", server.port());
+    let digest = from_served(served, server.port(), name)?;
+    for words in [
+        format!("check {url}"),
+        format!("apply --wait 600 {url}"),
+        format!("apply --wait 600 --allow-unsigned --allow-downgrade --retry {digest}"),
+    ] {
+        let ended = ssh.attempt(&format!("sudo -n installer update {words}"), UPDATE_LIMIT)?;
+        checks.equal(&format!("the exit code of `{words}`"), ended.code, 4);
+        checks.contains(&format!("the error of `{words}`"), &ended.stderr, reason);
+    }
+    Ok(())
 }
 
 /// The names of what the node keeps of updates.
