@@ -194,9 +194,11 @@ packages: binaries ## Make Debian packages and archives of both programs, with m
 	ls -l $(OUTPUT)/packages
 
 .PHONY: kubernetes
-kubernetes: ## Build Kubernetes from its Go modules where it is not there; links it to target/kubernetes (-arm64).
+kubernetes: ## Build Kubernetes from its Go modules where it is not there; links it to target/kubernetes (-amd64, -arm64).
 	@[ -e $(KUBERNETES) ] || $(MAKE) --no-print-directory host $(KUBERNETES)
-	@for link in target $(TARGET); do mkdir -p $$link; ln -sfn $(KUBERNETES) $$link/$(KUBERNETES_LINK); done
+	@for link in target $(TARGET); do \
+	  mkdir -p $$link; ln -sfn $(KUBERNETES) $$link/$(KUBERNETES_LINK); ln -sfn $(KUBERNETES) $$link/kubernetes-$(ARCHITECTURE); \
+	done
 
 .PHONY: kubernetes-before
 kubernetes-before: ## Build the minor version before it in the same way, for the soak tests; links it to target/kubernetes-before.
@@ -225,12 +227,16 @@ iso: ## Build the media of DEFINITION into OUTPUT; with ARCHITECTURE=arm64 the d
 	@start=$$SECONDS; \
 	$(MAKE) --no-print-directory binaries; programs=$$((SECONDS - start)); \
 	shown=$$($(PROGRAMS)/iso-builder show $(DEFINITION)); \
-	architecture=$$(sed -n 's/^architecture: \([a-z0-9]*\).*/\1/p' <<<"$$shown"); \
-	if [ "$$architecture" = arm64 ] && [ $(HOST_ARCHITECTURE) != arm64 ]; then \
+	architectures=$$(sed -nE -e 's/^architecture: ([a-z0-9]+).*/\1/p' \
+	  -e '/^architectures:/,/^[^ a]/s/^ +- ([a-z0-9]+).*/\1/p' <<<"$$shown"); \
+	for architecture in $${architectures:=amd64}; do \
+	  [ $$architecture = arm64 ] && [ $(HOST_ARCHITECTURE) != arm64 ] || continue; \
 	  $(MAKE) --no-print-directory installer-arm64 ARCHITECTURE=arm64; programs=$$((SECONDS - start)); \
-	fi; \
+	done; \
 	if grep -q '^ *artifacts: .*target/kubernetes' <<<"$$shown"; then \
-	  $(MAKE) --no-print-directory kubernetes ARCHITECTURE=$${architecture:-amd64}; \
+	  for architecture in $$architectures; do \
+	    $(MAKE) --no-print-directory kubernetes ARCHITECTURE=$$architecture; \
+	  done; \
 	fi; \
 	kubernetes=$$((SECONDS - start - programs)); \
 	$(BUILD) $(DEFINITION) -o $(OUTPUT); media=$$((SECONDS - start - kubernetes - programs)); \

@@ -3,6 +3,7 @@
 
 pub mod artifact;
 pub mod build_output;
+pub mod by_architecture;
 pub mod customization;
 pub mod http;
 pub mod iso;

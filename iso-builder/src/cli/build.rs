@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use anyhow::Result;
 use base::program::Context;
 use base::size::ByteSize;
+use model::architecture::Architecture;
 
 use crate::definition::OutputKind;
 use crate::images::pull;
 use crate::lock::LockPolicy;
 use crate::pipeline::{
-    self, BuildOptions, BuildSigners, BuiltFile, CacheOptions, InputOptions, InstallerChoice, PullOptions,
+    self, BuildOptions, BuildSigners, BuiltFile, CacheOptions, FinishedBuild, InputOptions, InstallerChoice,
+    PullOptions,
 };
 use crate::signing::arguments::SigningArguments;
 
@@ -18,7 +20,8 @@ use crate::signing::arguments::SigningArguments;
 ///
 /// Makes the full ISO, the net-install ISO and the netboot set, or what the definition's `outputs` say. What has not changed since the last build is taken
 /// from the cache. Inputs are pinned in DEFINITION.lock, which is written by the first build. build-report.json, beside
-/// the media, tells how they were made.
+/// the media, tells how they were made. For a definition with `architectures`, the outputs of each go to a directory with its
+/// name, and its inputs are pinned in DEFINITION.ARCHITECTURE.lock.
 #[derive(Debug, clap::Args)]
 pub(super) struct BuildCommand {
     #[command(flatten)]
@@ -30,9 +33,9 @@ pub(super) struct BuildCommand {
     #[arg(long, value_enum, value_delimiter = ',', value_name = "OUTPUT,...")]
     only: Option<Vec<OutputKind>>,
     /// The installer to put into the OS image: a static program of the image's architecture and of this builder's
-    /// version; by default the one beside this builder, where `make` puts it.
+    /// version; by default the one beside this builder, where `make` puts it. Repeatable, once for each architecture.
     #[arg(long, value_name = "FILE", env = "NQRUST_INSTALLER")]
-    installer: Option<PathBuf>,
+    installer: Vec<PathBuf>,
     #[command(flatten)]
     signing: SigningArguments,
     /// Append a summary of the build to this file, in Markdown, as CI systems show it.
@@ -45,6 +48,9 @@ pub(super) struct BuildCommand {
 pub(super) struct InputArguments {
     /// The image definition; `-` is standard input.
     definition: PathBuf,
+    /// Of a definition with `architectures`, only this one.
+    #[arg(long, value_name = "ARCHITECTURE")]
+    architecture: Option<Architecture>,
     #[command(flatten)]
     policy: PolicyArguments,
     #[command(flatten)]
@@ -66,9 +72,9 @@ struct PolicyArguments {
 
 impl From<InputArguments> for InputOptions {
     fn from(arguments: InputArguments) -> Self {
-        let InputArguments { definition, policy, cache, pull } = arguments;
+        let InputArguments { definition, architecture, policy, cache, pull } = arguments;
         let policy = LockPolicy { locked: policy.locked, offline: policy.offline };
-        Self { definition, policy, pull: pull.into(), cache: cache.into() }
+        Self { definition, architecture, policy, pull: pull.into(), cache: cache.into() }
     }
 }
 
@@ -125,11 +131,17 @@ impl BuildCommand {
             signers: BuildSigners::Keys(self.signing.options()?),
             only: self.only,
         };
-        let (media, report) = pipeline::build(&options, &context.progress)?;
-        report.lines().for_each(|line| context.progress.note("build", line));
-        if let Some(file) = &self.summary_file {
-            report.append_summary(file)?;
+        let builds = pipeline::build(&options, &context.progress)?;
+        for FinishedBuild { report, .. } in &builds {
+            if builds.len() > 1 {
+                context.progress.note("build", format!("For {}:", report.product.architecture));
+            }
+            report.lines().for_each(|line| context.progress.note("build", line));
+            if let Some(file) = &self.summary_file {
+                report.append_summary(file)?;
+            }
         }
+        let media: Vec<_> = builds.into_iter().flat_map(|build| build.files).collect();
         let line = |medium: &BuiltFile| {
             let size = ByteSize::bytes(medium.size).to_string();
             format!("{}  {size:>10}  {}", &medium.sha256.to_string()[..16], medium.path.display())

@@ -35,7 +35,7 @@ impl BuilderImageCommand {
             output: self.output,
             name: self.name,
             builder: std::env::current_exe().context("finding this program's own place")?,
-            installer: InstallerChoice::of(self.installer),
+            installer: InstallerChoice::of(self.installer.into_iter().collect()),
         };
         let image = pipeline::builder_image(&options, &context.progress)?;
         context.show(&image, || image.to_string())

@@ -23,9 +23,10 @@ pub(super) struct CheckCommand {
     /// Fail on warnings too.
     #[arg(long)]
     strict: bool,
-    /// The installer that a build would put into the OS image; by default the one beside this builder.
+    /// The installer that a build would put into the OS image; by default the one beside this builder. Repeatable,
+    /// once for each architecture.
     #[arg(long, value_name = "FILE", env = "NQRUST_INSTALLER")]
-    installer: Option<PathBuf>,
+    installer: Vec<PathBuf>,
 }
 
 impl CheckCommand {
@@ -47,7 +48,9 @@ fn line(check: &BuildCheck) -> String {
         CheckState::Unknown => "unknown",
     };
     let message = check.message.trim().trim_start_matches("error: ").replace('\n', "\n         ");
-    format!("{state:<8} {}: {message}", check.part)
+    let architecture =
+        check.architecture.map(|architecture| format!(" ({architecture})")).unwrap_or_default();
+    format!("{state:<8} {}{architecture}: {message}", check.part)
 }
 
 fn verdict(report: &CheckReport, strict: bool) -> Result<()> {

@@ -4,17 +4,23 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use base::program::Context;
+use model::architecture::Architecture;
 use serde_json::json;
 
 use super::build::{CacheArguments, PullArguments};
-use crate::lock::{self, LockPolicy};
-use crate::pipeline::{self, InputOptions};
+use crate::lock::LockPolicy;
+use crate::pipeline::{self, InputOptions, WrittenLock};
 
 /// Resolve every input of a definition to a digest and write DEFINITION.lock beside it.
+///
+/// For a definition with `architectures`, each has a lock file of its own, DEFINITION.ARCHITECTURE.lock.
 #[derive(Debug, clap::Args)]
 pub(super) struct LockCommand {
     /// The image definition; `-` is standard input.
     definition: PathBuf,
+    /// Of a definition with `architectures`, only this one.
+    #[arg(long, value_name = "ARCHITECTURE")]
+    architecture: Option<Architecture>,
     #[command(flatten)]
     cache: CacheArguments,
     #[command(flatten)]
@@ -23,16 +29,24 @@ pub(super) struct LockCommand {
 
 impl LockCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        let path = lock::Lock::path(&self.definition);
         let options = InputOptions {
             definition: self.definition,
+            architecture: self.architecture,
             policy: LockPolicy::default(),
             pull: self.pull.into(),
             cache: self.cache.into(),
         };
-        let locked = pipeline::relock(&options, &context.progress)?;
-        let (packages, images) = (locked.packages.len(), locked.images.len());
-        let text = || format!("{}: {packages} packages, {images} images of registries", path.display());
-        context.show(&json!({ "lock": path, "packages": packages, "images": images }), text)
+        let written = pipeline::relock(&options, &context.progress)?;
+        let line = |WrittenLock { path, lock }: &WrittenLock| {
+            let (packages, images) = (lock.packages.len(), lock.images.len());
+            format!("{}: {packages} packages, {images} images of registries", path.display())
+        };
+        let document = |WrittenLock { path, lock }: &WrittenLock| json!({ "lock": path, "packages": lock.packages.len(), "images": lock.images.len() });
+        // One lock file is a document alone, as it was before there were several.
+        let shown = match &written[..] {
+            [one] => document(one),
+            several => several.iter().map(document).collect(),
+        };
+        context.show(&shown, || written.iter().map(line).collect::<Vec<_>>().join("\n"))
     }
 }

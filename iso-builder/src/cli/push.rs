@@ -7,7 +7,7 @@ use base::program::Context;
 use medium::artifact::ArtifactReference;
 
 use super::registries::RegistryArguments;
-use crate::media::publish::push;
+use crate::media::publish::{push, pushed_media};
 use crate::signing::arguments::KnownKeyArguments;
 
 /// Publish a finished release in a registry of container images, or in an OCI layout.
@@ -17,7 +17,7 @@ use crate::signing::arguments::KnownKeyArguments;
 #[command(after_help = EXAMPLES)]
 pub(super) struct PushCommand {
     /// The directory that a build wrote, an ISO, a drive that holds one, a directory with release.json and the payloads, or
-    /// the URL of an ISO or of such a directory.
+    /// the URL of an ISO or of such a directory. Of a directory with a release for each of several architectures, all are pushed.
     medium: PathBuf,
     /// registry/name:tag, or oci:DIRECTORY:tag for a directory that can be carried elsewhere.
     #[arg(value_name = "REFERENCE")]
@@ -42,15 +42,14 @@ impl PushCommand {
         let known = self.known.store()?;
         let client = self.registries.client()?;
         let transfers = self.registries.transfers();
-        let report = push(
-            &self.medium,
-            &known,
-            &self.delta_from,
-            &self.reference,
-            &client,
-            transfers,
-            &context.progress,
-        )?;
-        context.show(&report, || report.to_string())
+        let push = |medium: &PathBuf| {
+            push(medium, &known, &self.delta_from, &self.reference, &client, transfers, &context.progress)
+        };
+        let reports = pushed_media(&self.medium).iter().map(push).collect::<Result<Vec<_>>>()?;
+        let text = || reports.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n\n");
+        match &reports[..] {
+            [report] => context.show(report, text),
+            several => context.show(&several, text),
+        }
     }
 }

@@ -38,7 +38,7 @@ pub(super) struct ReproduceCommand {
     output: Option<PathBuf>,
     /// The installer to put into the OS image, as of `build`.
     #[arg(long, value_name = "FILE", env = "NQRUST_INSTALLER")]
-    installer: Option<PathBuf>,
+    installer: Vec<PathBuf>,
     #[command(flatten)]
     cache: CacheArguments,
     #[command(flatten)]

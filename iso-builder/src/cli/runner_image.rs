@@ -28,7 +28,11 @@ pub(super) struct RunnerImageCommand {
 impl RunnerImageCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         let name: ImageReference = self.name.parse().context("reading the name of the image")?;
-        let image = pipeline::runner_image(&InstallerChoice::of(self.installer), &name, &self.output)?;
+        let image = pipeline::runner_image(
+            &InstallerChoice::of(self.installer.into_iter().collect()),
+            &name,
+            &self.output,
+        )?;
         context.show(&image, || image.to_string())
     }
 }

@@ -7,6 +7,10 @@ use super::shape::shape;
 /// Keys of other builders, and other names of keys, with the place of the same in a definition.
 const MEANT: &[(&str, &str)] = &[
     ("arch", "architecture"),
+    ("platform", "architecture"),
+    ("archs", "architectures"),
+    ("arches", "architectures"),
+    ("platforms", "architectures"),
     ("from", "extends"),
     ("parent", "extends"),
     ("inherits", "extends"),

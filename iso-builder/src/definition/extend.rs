@@ -10,6 +10,7 @@ use document::span::Span;
 use document::tree::{Key, NodeKind, TreeNode};
 use serde_json::Value;
 
+use super::architectures;
 use super::shape::{is_type, without_null};
 use super::spellings::property;
 
@@ -28,6 +29,10 @@ pub(super) fn merge(
     problems: &mut Vec<Problem>,
 ) -> TreeNode {
     let extends = inherited.is_some();
+    let mut inherited = inherited;
+    if let Some(inherited) = &mut inherited {
+        architectures::replace_inherited(inherited, &own);
+    }
     Merge { extends, problems }.node(inherited, own, schema, "")
 }
 

@@ -5,6 +5,7 @@
 //! here and the [`formats`] of its texts, and [`rules`] check how values fit together. [`spellings`] are forms that definitions
 //! may have and configurations may not; [`dialect`] has the words of other builders.
 
+mod architectures;
 mod chain;
 mod dialect;
 mod extend;
@@ -54,6 +55,10 @@ pub struct Definition {
     /// Debian's name of the architecture.
     #[serde(default)]
     pub architecture: Architecture,
+    /// Several architectures, in place of `architecture`: a build makes the outputs of each, in a directory with its name, and each
+    /// has a lock file of its own, `DEFINITION.ARCHITECTURE.lock`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub architectures: Vec<Architecture>,
     /// How hard to compress.
     #[serde(default)]
     pub profile: Profile,
@@ -104,15 +109,28 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// Drops the packages that are for other architectures, and the restrictions of those that stay.
-    fn for_its_architecture(mut self) -> Self {
+    /// The definition for one architecture: without the packages of others and the restrictions of those that stay, and with its name
+    /// where the definition leaves a place for it.
+    fn for_architecture(mut self, architecture: Architecture) -> Self {
+        self.architecture = architecture;
+        if let Some(kubernetes) = &mut self.kubernetes {
+            kubernetes.artifacts =
+                kubernetes.artifacts.take().map(|place| place.for_architecture(architecture));
+        }
         if let Base::Debian(base) = &mut self.base {
-            base.include.retain(|package| restriction::counts_for(package, self.architecture));
+            base.include.retain(|package| restriction::counts_for(package, architecture));
             for package in &mut base.include {
                 package.truncate(restriction::name(package).len());
             }
         }
         self
+    }
+
+    /// The architecture by which outputs and lock file are told from those of others of the same definition; none where the definition
+    /// has the key `architecture`, or neither.
+    #[must_use]
+    pub fn own_architecture(&self) -> Option<Architecture> {
+        (!self.architectures.is_empty()).then_some(self.architecture)
     }
 
     /// Whose containerd runs on the nodes: that of the Kubernetes distribution which the OS image brings, or else what

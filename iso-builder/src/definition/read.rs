@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use base::files::named;
@@ -13,6 +13,7 @@ use document::diagnostic::Problem;
 use document::echo::{MistakePaths, UnusableValues};
 use document::shape_check::ShapeCheck;
 use document::tree::TreeNode;
+use model::architecture::Architecture;
 use model::config::Invalid;
 use transfer::download::RetryPolicy;
 use transfer::registry::{Client, Settings};
@@ -24,6 +25,7 @@ use super::rules::Search;
 use super::shape::{schema, shape};
 use super::show::ShownDefinition;
 use super::{Definition, rules, spellings};
+use crate::wording::enumerated;
 
 /// A definition, with the file that its paths are relative to.
 #[derive(Clone, Debug)]
@@ -37,15 +39,62 @@ pub struct LoadedDefinition {
 }
 
 impl LoadedDefinition {
-    /// Reads and checks a definition. All mistakes are reported together, up to a hundred; paths must exist.
+    /// Reads and checks a definition of one architecture.
+    ///
+    /// # Errors
+    /// As of [`LoadedDefinition::read_each`]; [`Class::Invalid`] if the definition is for several architectures.
     pub fn read(file: &Path) -> Result<Self> {
+        Self::read_one(file, None)
+    }
+
+    /// Reads and checks a definition, for its only architecture or for that which is named.
+    ///
+    /// # Errors
+    /// As of [`LoadedDefinition::read_each`]; [`Class::Invalid`] if the definition is for several architectures and none is named.
+    pub fn read_one(file: &Path, only: Option<Architecture>) -> Result<Self> {
+        let mut each = Self::read_each(file, only)?;
+        match each.pop() {
+            Some(loaded) if each.is_empty() => Ok(loaded),
+            _ => {
+                let what = format!("{} is for more than one architecture", named::told(file));
+                Err(Failure::new(Class::Invalid, what).hint("Name one: --architecture amd64.").into())
+            }
+        }
+    }
+
+    /// Reads and checks a definition, once for each of its architectures, or only for one of them. All mistakes are reported together,
+    /// up to a hundred; paths must exist.
+    ///
+    /// # Errors
+    /// [`Class::Invalid`] if it cannot be read, has mistakes, or is not for the architecture `only`.
+    pub fn read_each(file: &Path, only: Option<Architecture>) -> Result<Vec<Self>> {
         let search = |path: &Path, target: PathTarget| {
             let path = beside(file, path);
             if target.is_at(&path) { Ok(()) } else { Err(path) }
         };
         let (digest, read) = read(file, &search)?;
         let extended = read.chain.extended();
-        Ok(Self { file: file.to_owned(), digest, definition: read.definition, extended })
+        let whole = read.definition;
+        let all = if whole.architectures.is_empty() {
+            vec![whole.architecture]
+        } else {
+            whole.architectures.clone()
+        };
+        if let Some(other) = only.filter(|only| !all.contains(only)) {
+            let what = format!("{} is not for {other}", named::told(file));
+            let why = anyhow!("it is for {}", enumerated(&all));
+            let hint =
+                format!("Leave out --architecture, or set `architectures: [{}]`.", joined(&all, other));
+            return Err(Failure::new(Class::Invalid, what).because(why).hint(hint).into());
+        }
+        let wanted = all.into_iter().filter(|architecture| only.is_none_or(|only| only == *architecture));
+        let of = |architecture| Self {
+            file: file.to_owned(),
+            digest,
+            definition: whole.clone().for_architecture(architecture),
+            extended: extended.clone(),
+        };
+        Ok(wanted.map(of).collect())
     }
 
     /// A path of the definition, relative to the current directory.
@@ -65,6 +114,12 @@ impl LoadedDefinition {
             rate,
         })
     }
+}
+
+/// The elements of the list `architectures` with one more.
+fn joined(all: &[Architecture], other: Architecture) -> String {
+    let names: Vec<_> = all.iter().copied().chain([other]).map(Architecture::debian).collect();
+    names.join(", ")
 }
 
 /// A definition as it is after `extends`; whether its paths exist is not checked.
@@ -106,6 +161,7 @@ fn beside(file: &Path, path: &Path) -> PathBuf {
 /// A definition with the document that it is after `extends`.
 #[derive(Debug)]
 pub(super) struct ReadDefinition {
+    /// With the packages of all architectures.
     pub definition: Definition,
     pub chain: Chain,
     pub root: TreeNode,
@@ -115,7 +171,13 @@ pub(super) struct ReadDefinition {
 
 impl ReadDefinition {
     pub(super) fn shown(&self) -> ShownDefinition {
-        ShownDefinition::of(&self.definition, &self.chain, &self.root, &self.hidden)
+        let whole = self.definition.clone();
+        // One for several architectures is shown as it is, with the packages of all.
+        let definition = match whole.architectures.is_empty() {
+            true => whole.for_architecture(self.definition.architecture),
+            false => whole,
+        };
+        ShownDefinition::of(&definition, &self.chain, &self.root, &self.hidden)
     }
 }
 
@@ -140,7 +202,7 @@ pub(super) fn parse(
     walk.unusable = UnusableValues::default();
     walk.findings(rules::check(&root, &value, search), &mistakes);
     let definition = match walk.is_clean() {
-        true => serde_json::from_value(value).map(Definition::for_its_architecture).map_err(drop),
+        true => serde_json::from_value(value).map_err(drop),
         false => Err(()),
     };
     if definition.is_err() && walk.is_clean() {

@@ -11,11 +11,13 @@ use model::config::Distribution;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::architectures;
 use super::formats::PathTarget;
 use super::shape::shape;
 use crate::images::Runtime;
 use crate::images::spec::{misfits, without_layers};
 use crate::kubernetes::Kubernetes;
+use crate::kubernetes::texts::architecture_named;
 use crate::signing::spec::TrustSpec;
 
 /// Checks that a path of the definition leads to the target; the error is the path relative to the current directory.
@@ -25,6 +27,7 @@ pub(super) type Search<'s> = &'s dyn Fn(&Path, PathTarget) -> Result<(), PathBuf
 pub(super) fn check(root: &TreeNode, value: &Value, search: Search<'_>) -> Vec<Finding> {
     let mut found = paths_lead_somewhere(root, search);
     found.extend(entries_have_one_source(root));
+    found.extend(architectures::findings(root));
     found.extend(typed::<Kubernetes>(value, "/kubernetes").iter().flat_map(Kubernetes::findings));
     found.extend(typed::<TrustSpec>(value, "/trust").iter().flat_map(TrustSpec::findings));
     found.extend(runtime_follows_from_kubernetes(value));
@@ -33,9 +36,16 @@ pub(super) fn check(root: &TreeNode, value: &Value, search: Search<'_>) -> Vec<F
 
 fn paths_lead_somewhere(root: &TreeNode, search: Search<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
+    let architectures = architectures::named(root);
     each_text(root, shape(), "", &mut |path, format, text| {
-        let Some((target, text)) = PathTarget::of(format, text) else { return };
-        if let Err(at) = search(&text, target) {
+        // A text without a place for the name of an architecture gives the same path for each.
+        let mut targets: Vec<_> = architectures
+            .iter()
+            .filter_map(|architecture| PathTarget::of(format, &architecture_named(text, *architecture)))
+            .collect();
+        targets.dedup();
+        for (target, text) in targets {
+            let Err(at) = search(&text, target) else { continue };
             let shown = at.display().to_string().replace(char::is_control, "\u{fffd}");
             found.push(Finding::new(path, "missing-file", format!("there is no {} {shown}", target.noun())));
         }

@@ -39,7 +39,11 @@ impl ShownDefinition {
         root: &TreeNode,
         hidden: &[Range<usize>],
     ) -> Self {
+        let several = !definition.architectures.is_empty();
         let mut definition = serde_json::to_value(definition).unwrap_or_default();
+        if let Some(keys) = definition.as_object_mut().filter(|_| several) {
+            keys.remove("architecture");
+        }
         shape().visit(&mut definition, &mut |_, value, secret| {
             if secret {
                 *value = Value::from(HIDDEN);

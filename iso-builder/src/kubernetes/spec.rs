@@ -21,7 +21,8 @@ pub struct Kubernetes {
     /// The release, as its tag says: `v1.33.1+rke2r1`, `v1.33.1+k3s1`; for kubeadm the version of Kubernetes, `v1.37.2`.
     pub version: KubernetesVersion,
     /// Where the files of the release are: a directory relative to the definition, or a URL. There has to be the list of
-    /// checksums that the release publishes with them. Unless given, they come from the public release. kubeadm:
+    /// checksums that the release publishes with them. Unless given, they come from the public release. `{architecture}` in it stands for the
+    /// architecture, such as `arm64`. kubeadm:
     /// `make kubernetes` makes such a directory; from the public release come the programs, and the images from their
     /// registry.
     #[serde(default, skip_serializing_if = "Option::is_none")]

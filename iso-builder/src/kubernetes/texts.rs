@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use document::format::{FormatFault, FormatResult};
+use model::architecture::Architecture;
 use model::kubernetes::KubernetesVersion;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,28 @@ pub enum Artifacts {
     Directory(PathBuf),
     /// The URL above the files, without a slash at its end.
     Url(String),
+}
+
+/// Stands for Debian's name of the architecture in the place of a release.
+const ARCHITECTURE: &str = "{architecture}";
+
+/// The place of a release with the name of `architecture` where the text leaves room for one.
+#[must_use]
+pub(crate) fn architecture_named(text: &str, architecture: Architecture) -> String {
+    text.replace(ARCHITECTURE, architecture.debian())
+}
+
+impl Artifacts {
+    /// The place of the release for one architecture.
+    #[must_use]
+    pub(crate) fn for_architecture(self, architecture: Architecture) -> Self {
+        match self {
+            Self::Directory(path) => {
+                Self::Directory(architecture_named(&path.to_string_lossy(), architecture).into())
+            }
+            Self::Url(url) => Self::Url(architecture_named(&url, architecture)),
+        }
+    }
 }
 
 /// The variable part in the names of RKE2's image archives: `core`, `canal`, `multus`, …

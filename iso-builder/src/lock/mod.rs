@@ -1,4 +1,5 @@
-//! The lock file: every input of a build by digest. Written beside the definition as `DEFINITION.lock`.
+//! The lock file: every input of a build by digest. Written beside the definition as `DEFINITION.lock`, or as
+//! `DEFINITION.ARCHITECTURE.lock` for each of several architectures.
 //!
 //! It has each Debian package with its URL, size and SHA-256; each image of a registry with its digest; the files of
 //! the Kubernetes distribution; the base if it is a file or directory; archives and layouts of images; the definitions that
@@ -121,18 +122,35 @@ impl LockRequest {
 }
 
 /// The lock file of a definition without a file.
-const STANDARD_INPUT_LOCK: &str = "standard-input.lock";
+const STANDARD_INPUT: &str = "standard-input";
 
 impl Lock {
-    /// The path of a definition's lock file. A definition that comes by standard input has one in the current directory.
+    /// The path of a definition's lock file; `own` is the architecture if each of the definition has one of its own. A definition that
+    /// comes by standard input has its lock file in the current directory.
     #[must_use]
-    pub fn path(definition: &Path) -> PathBuf {
-        if named::is_standard(definition) {
-            return STANDARD_INPUT_LOCK.into();
+    pub fn path(definition: &Path, own: Option<Architecture>) -> PathBuf {
+        let mut name = match named::is_standard(definition) {
+            true => STANDARD_INPUT.into(),
+            false => definition.as_os_str().to_owned(),
+        };
+        if let Some(architecture) = own {
+            name.push(format!(".{architecture}"));
         }
-        let mut name = definition.as_os_str().to_owned();
         name.push(".lock");
         name.into()
+    }
+
+    /// The path of the lock file of a definition that was read for one architecture.
+    #[must_use]
+    pub fn path_of(loaded: &LoadedDefinition) -> PathBuf {
+        Self::path(&loaded.file, loaded.definition.own_architecture())
+    }
+
+    /// The lock file of a definition, which is not read, for one architecture: that of this architecture alone if there is one.
+    #[must_use]
+    pub fn found(definition: &Path, architecture: Architecture) -> PathBuf {
+        let own = Self::path(definition, Some(architecture));
+        if own.is_file() { own } else { Self::path(definition, None) }
     }
 
     /// Reads the lock file; none if there is none.
@@ -204,8 +222,12 @@ mod tests {
 
     #[test]
     fn a_definition_of_standard_input_has_a_lock_that_is_no_option_and_no_hidden_file() {
-        assert_eq!(Lock::path(Path::new("-")), Path::new("standard-input.lock"));
-        assert_eq!(Lock::path(Path::new("a/image.yaml")), Path::new("a/image.yaml.lock"));
+        let path = |definition: &str, own| Lock::path(Path::new(definition), own);
+        assert_eq!(path("-", None), Path::new("standard-input.lock"));
+        assert_eq!(path("a/image.yaml", None), Path::new("a/image.yaml.lock"));
+        let own = Some(Architecture::Arm64);
+        assert_eq!(path("-", own), Path::new("standard-input.arm64.lock"));
+        assert_eq!(path("a/image.yaml", own), Path::new("a/image.yaml.arm64.lock"));
     }
 
     #[test]

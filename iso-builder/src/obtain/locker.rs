@@ -49,7 +49,7 @@ impl Locker<'_> {
     /// The lock to build with: the existing one if it fits. Otherwise the inputs that changed are resolved, and the
     /// lock file is written.
     pub fn lock(&self, policy: LockPolicy, approve: PackageApproval<'_>) -> Result<Lock> {
-        let path = Lock::path(&self.loaded.file);
+        let path = Lock::path_of(self.loaded);
         let wanted = self.wanted()?;
         let known = Lock::read(&path)?;
         if let Some(lock) = &known
@@ -68,7 +68,7 @@ impl Locker<'_> {
     /// Resolves every input anew and writes the lock file. A lock whose inputs are the same keeps its time stamp: its bytes
     /// do not change, and what was built from it is not built again.
     pub fn relock(&self) -> Result<Lock> {
-        let path = Lock::path(&self.loaded.file);
+        let path = Lock::path_of(self.loaded);
         let resolved = self.resolve(self.wanted()?, None)?;
         // A lock file that cannot be read is made anew.
         let lock = match Lock::read(&path).ok().flatten() {
@@ -89,7 +89,7 @@ impl Locker<'_> {
     fn make(&self, wanted: WantedInputs, known: Option<Lock>, approve: PackageApproval<'_>) -> Result<Lock> {
         let lock = self.resolve(wanted, known)?;
         approve(&lock.packages)?;
-        lock.write(&Lock::path(&self.loaded.file))?;
+        lock.write(&Lock::path_of(self.loaded))?;
         Ok(lock)
     }
 
@@ -97,8 +97,8 @@ impl Locker<'_> {
     fn resolve(&self, wanted: WantedInputs, known: Option<Lock>) -> Result<Lock> {
         let WantedInputs { request, base, kubernetes, files } = wanted;
         let same_packages = known.as_ref().filter(|lock| {
-            (&lock.request.source, &lock.request.wanted, &lock.base)
-                == (&request.source, &request.wanted, &base)
+            (lock.request.architecture, &lock.request.source, &lock.request.wanted, &lock.base)
+                == (request.architecture, &request.source, &request.wanted, &base)
         });
         let (epoch, packages) = match same_packages {
             Some(lock) => (lock.epoch, lock.packages.clone()),
@@ -164,6 +164,9 @@ fn difference(known: Option<&Lock>, wanted: &WantedInputs) -> String {
     let Some(lock) = known else { return "there is no lock file".into() };
     let (old, new) = (&lock.request, &wanted.request);
     let mut parts = Vec::new();
+    if old.architecture != new.architecture {
+        parts.push(format!("it is for {}, and the definition for {}", old.architecture, new.architecture));
+    }
     if (&old.source, &old.wanted) != (&new.source, &new.wanted) {
         parts.push("the packages have changed".to_owned());
     }

@@ -106,7 +106,7 @@ impl ReleaseQuery<'_> {
 
     /// The release with the digests of the lock, or else of the release's list.
     fn pinned(&self, spec: &Kubernetes, names: &[String], url: &str) -> Result<LockedRelease> {
-        let path = Lock::path(&self.loaded.file);
+        let path = Lock::path_of(self.loaded);
         let known = Lock::read(&path)?;
         let absent = known.is_none();
         let release = known.and_then(|lock| lock.kubernetes);

@@ -61,7 +61,7 @@ pub struct BuilderImageOptions {
 
 /// Makes the image and writes it as an OCI image layout.
 pub fn builder_image(options: &BuilderImageOptions, progress: &Progress) -> Result<ImageReport> {
-    let loaded = LoadedDefinition::read(&options.inputs.definition)?;
+    let loaded = LoadedDefinition::read_one(&options.inputs.definition, options.inputs.architecture)?;
     check_definition(&loaded)?;
     let architecture = loaded.definition.architecture;
     let installer = program::check(&options.installer.path(architecture)?, architecture)?;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow};
 use base::failure::{self, Class, Failure};
 use formats::oci::ImageReference;
+use model::architecture::Architecture;
 use model::kubernetes::KubernetesVersion;
 use serde::Serialize;
 use trust::Revocations;
@@ -23,7 +24,7 @@ use crate::kubernetes::program_version;
 use crate::kubernetes::texts::Artifacts;
 use crate::lock::{Lock, LockRequest, LockedFile};
 use crate::obtain::listed;
-use crate::wording::counted;
+use crate::wording::{counted, enumerated};
 use crate::workloads;
 
 #[derive(Clone, Debug)]
@@ -44,9 +45,12 @@ pub struct CheckReport {
 }
 
 /// The findings about one part of a definition.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct BuildCheck {
     pub part: &'static str,
+    /// Where the architectures of the definition differ in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub architecture: Option<Architecture>,
     pub state: CheckState,
     /// One line, or for an error its causes and hints too.
     pub message: String,
@@ -66,33 +70,74 @@ pub enum CheckState {
 
 type Finding = (CheckState, String);
 
-/// Checks a definition and everything that it refers to.
+/// Checks a definition and everything that it refers to, for each of its architectures.
 ///
 /// # Errors
 /// [`Class::Invalid`] if the definition itself is none, with all of its mistakes. Everything else is in the report.
 pub fn check(options: &CheckOptions) -> Result<CheckReport> {
-    let loaded = LoadedDefinition::read(&options.definition)?;
+    let definitions = LoadedDefinition::read_each(&options.definition, None)?;
+    let reports =
+        definitions.iter().map(|loaded| Ok((loaded.definition.architecture, check_one(loaded, options)?)));
+    Ok(CheckReport::joined(reports.collect::<Result<_>>()?, &options.definition))
+}
+
+/// Checks a definition for one architecture.
+fn check_one(loaded: &LoadedDefinition, options: &CheckOptions) -> Result<CheckReport> {
     let scratch = tempfile::tempdir().context("making a scratch directory")?;
     let definition = &loaded.definition;
-    let product = format!("{} {} ({})", definition.name, definition.version, definition.architecture);
+    let architectures = match &definition.architectures[..] {
+        [] => definition.architecture.to_string(),
+        several => enumerated(several),
+    };
+    let product = format!("{} {} ({architectures})", definition.name, definition.version);
     let mut report =
         CheckReport { definition: loaded.file.clone(), product: product.clone(), checks: Vec::new() };
-    report.add("definition", Ok(Some((CheckState::Ok, format!("{product}{}", extended(&loaded))))));
-    report.add("configurations", configurations(&loaded, scratch.path()));
-    report.add("base", base(&loaded));
-    report.add("kubernetes", kubernetes(&loaded));
-    report.add("image lists", image_lists(&loaded));
-    let local = report.collect("archives and layouts", local(&loaded));
-    let found = report.collect("manifests and charts", workloads(&loaded, scratch.path()));
-    report.add("trust", trust(&loaded));
+    report.add("definition", Ok(Some((CheckState::Ok, format!("{product}{}", extended(loaded))))));
+    report.add("configurations", configurations(loaded, scratch.path()));
+    report.add("base", base(loaded));
+    report.add("kubernetes", kubernetes(loaded));
+    report.add("image lists", image_lists(loaded));
+    let local = report.collect("archives and layouts", local(loaded));
+    let found = report.collect("manifests and charts", workloads(loaded, scratch.path()));
+    report.add("trust", trust(loaded));
     report.add("registries", loaded.registries(None).map(|_| None));
-    report.add("lock file", lock(&loaded, options.locked, local, found));
-    report.add("installer", installer(&options.installer, &loaded));
+    report.add("lock file", lock(loaded, options.locked, local, found));
+    report.add("installer", installer(&options.installer, loaded));
     report.add("this host", Ok(Some(host(&loaded.definition))));
     Ok(report)
 }
 
 impl CheckReport {
+    /// One report of those for each architecture. A part of which all say the same is in it once.
+    fn joined(reports: Vec<(Architecture, Self)>, definition: &Path) -> Self {
+        let several = reports.len() > 1;
+        let mut whole =
+            Self { definition: definition.to_owned(), product: String::new(), checks: Vec::new() };
+        let mut parts: Vec<&str> = Vec::new();
+        for part in reports.iter().flat_map(|(_, report)| &report.checks).map(|check| check.part) {
+            if !parts.contains(&part) {
+                parts.push(part);
+            }
+        }
+        for part in parts {
+            let found: Vec<_> = reports
+                .iter()
+                .map(|(architecture, report)| {
+                    (*architecture, report.checks.iter().find(|check| check.part == part))
+                })
+                .collect();
+            let said = |check: Option<&BuildCheck>| check.map(|check| (check.state, check.message.clone()));
+            let is_same = found.iter().all(|(_, check)| said(*check) == said(found[0].1));
+            let count = if is_same { 1 } else { found.len() };
+            whole.checks.extend(found.into_iter().take(count).filter_map(|(architecture, check)| {
+                let architecture = Some(architecture).filter(|_| several && !is_same);
+                Some(BuildCheck { architecture, ..check?.clone() })
+            }));
+        }
+        whole.product = reports.into_iter().next().map(|(_, report)| report.product).unwrap_or_default();
+        whole
+    }
+
     #[must_use]
     pub fn count(&self, state: CheckState) -> usize {
         self.checks.iter().filter(|check| check.state == state).count()
@@ -105,7 +150,7 @@ impl CheckReport {
             Ok(Some(found)) => found,
             Err(error) => (CheckState::Error, failure::render(&error)),
         };
-        self.checks.push(BuildCheck { part, state, message });
+        self.checks.push(BuildCheck { part, architecture: None, state, message });
     }
 
     /// Adds a finding, and returns the result for later checks.
@@ -197,9 +242,10 @@ fn of_archive(loaded: &LoadedDefinition, paths: Option<BTreeSet<PathBuf>>, shown
 
 fn debian(loaded: &LoadedDefinition, base: &DebianBase) -> Result<Finding> {
     let source = &loaded.definition.packages;
-    let lock = Lock::read(&Lock::path(&loaded.file)).ok().flatten();
+    let lock = Lock::read(&Lock::path_of(loaded)).ok().flatten();
     let request = LockRequest::of(loaded, &[]);
     let lock = lock
+        .filter(|lock| lock.request.architecture == request.architecture)
         .filter(|lock| (&lock.request.source, &lock.request.wanted) == (&request.source, &request.wanted));
     let (missing, known) = match &lock {
         Some(lock) => {
@@ -318,7 +364,7 @@ fn lock(
     local: Option<Option<Vec<PresentImage>>>,
     found: Option<Vec<NeededImage>>,
 ) -> Result<Option<Finding>> {
-    let path = Lock::path(&loaded.file);
+    let path = Lock::path_of(loaded);
     let misfit = |why: String| {
         let what = format!("{} {why}", path.display());
         let hint = format!("Run `iso-builder lock {}`.", loaded.file.display());
@@ -336,6 +382,9 @@ fn lock(
     let mut needed = preload::named(&loaded.definition.images, &|path| loaded.resolve(path))?;
     needed.extend(found);
     let request = LockRequest::of(loaded, &PreloadPlan::new(&present, &needed).pulled);
+    if request.architecture != lock.request.architecture {
+        return misfit(format!("is for {}, not for {}", lock.request.architecture, request.architecture));
+    }
     if (&request.source, &request.wanted, &request.base)
         != (&lock.request.source, &lock.request.wanted, &lock.request.base)
     {
@@ -444,7 +493,7 @@ mod tests {
     }
 
     fn checked(directory: &Path, locked: bool) -> CheckReport {
-        let installer = InstallerChoice::Named(directory.join("installer"));
+        let installer = InstallerChoice::Named(vec![directory.join("installer")]);
         check(&CheckOptions { definition: directory.join("image.yaml"), installer, locked }).unwrap()
     }
 
@@ -539,6 +588,29 @@ mod tests {
     }
 
     #[test]
+    fn parts_in_which_architectures_differ_say_for_which_they_are() {
+        let directory = whole();
+        let definition = directory.path().join("image.yaml");
+        let text = fs::read_to_string(&definition).unwrap();
+        let both = text.replace("{id: a,", "{id: a, architectures: [amd64, arm64],");
+        fs::write(&definition, both).unwrap();
+        let report = checked(directory.path(), false);
+        assert!(report.product.ends_with("(amd64 and arm64)"), "{}", report.product);
+        let of = |part: &str| report.checks.iter().filter(|check| check.part == part).collect::<Vec<_>>();
+        let [definition] = of("definition")[..] else { panic!("{report:?}") };
+        assert_eq!(definition.architecture, None);
+        let locks = of("lock file");
+        assert_eq!(locks.len(), 2, "{report:?}");
+        for (check, architecture) in locks.iter().zip(Architecture::ALL) {
+            assert_eq!(check.architecture, Some(architecture));
+            assert!(
+                check.message.contains(&format!("image.yaml.{architecture}.lock is missing")),
+                "{check:?}"
+            );
+        }
+    }
+
+    #[test]
     fn a_lock_that_fits_is_told_from_one_of_another_definition() {
         let directory = whole();
         let definition = directory.path().join("image.yaml");
@@ -566,7 +638,7 @@ mod tests {
     }
 
     fn checked_lock(directory: &Path, lock: &Lock) -> (CheckState, String) {
-        lock.write(&Lock::path(&directory.join("image.yaml"))).unwrap();
+        lock.write(&Lock::path(&directory.join("image.yaml"), None)).unwrap();
         state(&checked(directory, false), "lock file")
     }
 
@@ -574,7 +646,7 @@ mod tests {
     fn a_definition_with_mistakes_is_refused_as_a_whole() {
         let directory = whole();
         fs::write(directory.path().join("image.yaml"), "id: a\n").unwrap();
-        let installer = InstallerChoice::Named(directory.path().join("installer"));
+        let installer = InstallerChoice::Named(vec![directory.path().join("installer")]);
         let options =
             CheckOptions { definition: directory.path().join("image.yaml"), installer, locked: false };
         assert_eq!(failure::class_of(&check(&options).unwrap_err()), Class::Invalid);

@@ -39,6 +39,7 @@ mod sbom;
 mod signing;
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use base::progress::Progress;
@@ -58,73 +59,148 @@ use self::provenance::MadeOutputs;
 use self::report::Recording;
 pub use self::report::{BuildReport, check_summary};
 pub use self::runner_image::{runner_image, runner_image_name};
-use self::signing::BuildSigning;
 pub use self::signing::{BuildSigners, KnownSignatures};
-use crate::definition::LoadedDefinition;
+use self::signing::{BuildSigning, OpenSigners};
+use crate::definition::{LoadedDefinition, OutputKind};
 use crate::images::stored_image::StoredImage;
 use crate::lock::Lock;
 use crate::packages::ResolvedPackage;
 
-/// Builds the media; returns the files of those that were requested, and the report that is written beside them.
-pub fn build(options: &BuildOptions, progress: &Progress) -> Result<(Vec<BuiltFile>, BuildReport)> {
-    let recording = Recording::begin();
-    progress.add(Box::new(recording.warnings.clone()));
-    // Everything that can be known is checked before anything that takes time or writes a lock file.
-    let loaded = LoadedDefinition::read(&options.inputs.definition)?;
-    let architecture = loaded.definition.architecture;
-    let installer = BuildInstaller::of(&options.installer.path(architecture)?, architecture)?;
-    let wanted: BTreeSet<_> =
-        options.only.as_ref().unwrap_or(&loaded.definition.outputs).iter().copied().collect();
-    host_programs::check_disks(&wanted)?;
-    let scratch = tempfile::tempdir().context("making a scratch directory")?;
-    let configuration = configuration::payloads(&loaded, scratch.path())?;
-    configuration::disk(&loaded, &wanted)?;
-    if let Some(warning) = configuration::unreachable_images(&loaded, &wanted) {
-        progress.warn("configuration", &warning);
-    }
-    // A host that cannot build gets no directory.
-    host_programs::check(architecture)?;
-    let signing = BuildSigning::begin(&loaded, &options.signers, progress)?;
-    let outputs = OutputDirectory::open(&options.output, progress)?;
-    options.inputs.check_room(Some(&options.output))?;
-    let approve = |packages: &[ResolvedPackage]| base_contents::check_packages(&loaded, packages);
-    let build = Build::begin(loaded.clone(), &options.inputs, &approve, progress)?;
-    build.check_room(&options.output, wanted.len())?;
-    let distribution = build.distribution()?;
-    let base = build.base()?;
-    build.check_base(&base)?;
-    let kernel = build.kernel(&base)?;
-    let initrd = build.initrd(&kernel, &installer.path, &signing.store)?;
-    let rootfs = build.rootfs(&base, distribution.as_ref(), &installer.path, &signing.store)?;
-    let images = build.images(&base)?;
-    let parts =
-        media::MediumParts::collect(architecture, kernel, &initrd, &rootfs, images.as_ref(), configuration)?;
-    let sbom = build.sbom(&base, images.as_ref())?;
-    let sign = |manifest: &[u8]| signing.sign(manifest, build.lock.epoch);
-    let tools = report::tools();
-    let describe = |outputs: &MadeOutputs| build.provenance(outputs, &installer, &tools, &signing);
-    let made = build.media(&parts, &sbom, &outputs, (&wanted, &installer), (&sign, &describe))?;
-    let report = recording.end(&build, installer.sha256, tools, &made)?;
-    outputs.write(REPORT, &report.to_bytes()?)?;
-    outputs.commit(&made.stale)?;
-    made.record.write()?;
-    Ok((made.files, report))
+/// The outputs of a build for one architecture.
+#[derive(Debug)]
+pub struct FinishedBuild {
+    /// Where they are.
+    pub directory: PathBuf,
+    pub files: Vec<BuiltFile>,
+    /// What is written beside them.
+    pub report: BuildReport,
 }
 
-/// Resolves every input of a definition anew and writes its lock file.
-pub fn relock(options: &InputOptions, progress: &Progress) -> Result<Lock> {
-    let loaded = LoadedDefinition::read(&options.definition)?;
-    host_programs::check(loaded.definition.architecture)?;
-    options.check_room(None)?;
-    BuildInputs::gather(loaded, options, LockUse::Anew, progress)?.relock(progress)
+/// Builds the media of a definition, of several architectures one after the other.
+///
+/// # Errors
+/// Everything that can be known of any of them is checked before anything that takes time or writes a lock file.
+pub fn build(options: &BuildOptions, progress: &Progress) -> Result<Vec<FinishedBuild>> {
+    let InputOptions { definition, architecture, .. } = &options.inputs;
+    let definitions = LoadedDefinition::read_each(definition, *architecture)?;
+    let planned = definitions.into_iter().map(|loaded| PlannedBuild::of(loaded, options));
+    let planned = planned.collect::<Result<Vec<_>>>()?;
+    let signers = OpenSigners::open(&options.signers)?;
+    let count = planned.len();
+    let run = |(index, build): (usize, PlannedBuild)| {
+        if count == 1 {
+            return build.run(&signers, options, progress);
+        }
+        let architecture = build.loaded.definition.architecture;
+        progress.note("build", format!("Building for {architecture}, {} of {count}", index + 1));
+        build.run(&signers, options, progress).with_context(|| format!("building for {architecture}"))
+    };
+    planned.into_iter().enumerate().map(run).collect()
+}
+
+/// A build for one architecture, of which all is checked that can be known before it begins.
+#[derive(Debug)]
+struct PlannedBuild {
+    loaded: LoadedDefinition,
+    installer: BuildInstaller,
+    wanted: BTreeSet<OutputKind>,
+    /// The directory of its outputs.
+    output: PathBuf,
+}
+
+impl PlannedBuild {
+    fn of(loaded: LoadedDefinition, options: &BuildOptions) -> Result<Self> {
+        let definition = &loaded.definition;
+        let architecture = definition.architecture;
+        let installer = BuildInstaller::of(&options.installer.path(architecture)?, architecture)?;
+        let wanted: BTreeSet<_> =
+            options.only.as_ref().unwrap_or(&definition.outputs).iter().copied().collect();
+        host_programs::check_disks(&wanted)?;
+        let scratch = tempfile::tempdir().context("making a scratch directory")?;
+        configuration::payloads(&loaded, scratch.path())?;
+        configuration::disk(&loaded, &wanted)?;
+        // A host that cannot build gets no directory, and nobody is asked for a passphrase.
+        host_programs::check(architecture)?;
+        signing::revocations(&loaded)?;
+        let output = output::directory_of(&options.output, definition.own_architecture())?;
+        Ok(Self { loaded, installer, wanted, output })
+    }
+
+    fn run(
+        self,
+        signers: &OpenSigners,
+        options: &BuildOptions,
+        progress: &Progress,
+    ) -> Result<FinishedBuild> {
+        let Self { loaded, installer, wanted, output: directory } = self;
+        let recording = Recording::begin();
+        progress.add(Box::new(recording.warnings.clone()));
+        let scratch = tempfile::tempdir().context("making a scratch directory")?;
+        let configuration = configuration::payloads(&loaded, scratch.path())?;
+        if let Some(warning) = configuration::unreachable_images(&loaded, &wanted) {
+            progress.warn("configuration", &warning);
+        }
+        let signing = BuildSigning::begin(&loaded, signers, progress)?;
+        let outputs = OutputDirectory::open(&directory, progress)?;
+        options.inputs.check_room(&loaded, Some(&directory))?;
+        let approve = |packages: &[ResolvedPackage]| base_contents::check_packages(&loaded, packages);
+        let build = Build::begin(loaded.clone(), &options.inputs, &approve, progress)?;
+        build.check_room(&directory, wanted.len())?;
+        let distribution = build.distribution()?;
+        let base = build.base()?;
+        build.check_base(&base)?;
+        let kernel = build.kernel(&base)?;
+        let initrd = build.initrd(&kernel, &installer.path, &signing.store)?;
+        let rootfs = build.rootfs(&base, distribution.as_ref(), &installer.path, &signing.store)?;
+        let images = build.images(&base)?;
+        let architecture = loaded.definition.architecture;
+        let parts = media::MediumParts::collect(
+            architecture,
+            kernel,
+            &initrd,
+            &rootfs,
+            images.as_ref(),
+            configuration,
+        )?;
+        let sbom = build.sbom(&base, images.as_ref())?;
+        let sign = |manifest: &[u8]| signing.sign(manifest, build.lock.epoch);
+        let tools = report::tools();
+        let describe = |outputs: &MadeOutputs| build.provenance(outputs, &installer, &tools, &signing);
+        let made = build.media(&parts, &sbom, &outputs, (&wanted, &installer), (&sign, &describe))?;
+        let report = recording.end(&build, installer.sha256, tools, &made)?;
+        outputs.write(REPORT, &report.to_bytes()?)?;
+        outputs.commit(&made.stale)?;
+        made.record.write()?;
+        Ok(FinishedBuild { directory, files: made.files, report })
+    }
+}
+
+/// A lock file that was made anew, with its path.
+#[derive(Debug)]
+pub struct WrittenLock {
+    pub path: PathBuf,
+    pub lock: Lock,
+}
+
+/// Resolves every input of a definition anew and writes its lock file, or one for each of its architectures.
+pub fn relock(options: &InputOptions, progress: &Progress) -> Result<Vec<WrittenLock>> {
+    let definitions = LoadedDefinition::read_each(&options.definition, options.architecture)?;
+    definitions.iter().try_for_each(|loaded| host_programs::check(loaded.definition.architecture))?;
+    let relock = |loaded: LoadedDefinition| {
+        options.check_room(&loaded, None)?;
+        let path = Lock::path_of(&loaded);
+        let lock = BuildInputs::gather(loaded, options, LockUse::Anew, progress)?.relock(progress)?;
+        Ok(WrittenLock { path, lock })
+    };
+    definitions.into_iter().map(relock).collect()
 }
 
 /// The images that a definition preloads, with their blobs and roles. From registries only manifests are pulled, no
 /// blobs.
 pub fn list_images(options: &InputOptions, progress: &Progress) -> Result<Vec<StoredImage>> {
-    let loaded = LoadedDefinition::read(&options.definition)?;
+    let loaded = LoadedDefinition::read_one(&options.definition, options.architecture)?;
     host_programs::check(loaded.definition.architecture)?;
-    options.check_room(None)?;
+    options.check_room(&loaded, None)?;
     let build = Build::begin(loaded, options, &|_| Ok(()), progress)?;
     let built = build.built_images()?;
     let images = build.all_images(built.as_ref())?;

@@ -6,17 +6,19 @@ use anyhow::Result;
 use base::failure::{Class, Classify};
 use base::progress::Progress;
 use base::size::ByteSize;
+use model::architecture::Architecture;
 
 use super::program::InstallerChoice;
 use super::room::{self, NeededRoom};
 use super::signing::BuildSigners;
 use crate::cache::Cache;
-use crate::definition::OutputKind;
+use crate::definition::{LoadedDefinition, OutputKind};
 use crate::lock::{Lock, LockPolicy};
 
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
     pub inputs: InputOptions,
+    /// The directory of the outputs; those of several architectures have a directory each within it.
     pub output: PathBuf,
     /// The `installer` executable that goes into the OS image.
     pub installer: InstallerChoice,
@@ -30,6 +32,8 @@ pub struct BuildOptions {
 #[derive(Clone, Debug)]
 pub struct InputOptions {
     pub definition: PathBuf,
+    /// Of a definition for several architectures, only this one.
+    pub architecture: Option<Architecture>,
     /// How the lock file and the network are treated.
     pub policy: LockPolicy,
     pub pull: PullOptions,
@@ -38,8 +42,8 @@ pub struct InputOptions {
 
 impl InputOptions {
     /// Fails if there is not even room to begin: apt's lists where nothing is locked yet, and scratch files.
-    pub(super) fn check_room(&self, output: Option<&Path>) -> Result<()> {
-        let lists = if Lock::path(&self.definition).exists() { room::LEAST } else { room::FOR_LISTS };
+    pub(super) fn check_room(&self, loaded: &LoadedDefinition, output: Option<&Path>) -> Result<()> {
+        let lists = if Lock::path_of(loaded).exists() { room::LEAST } else { room::FOR_LISTS };
         let temporary = std::env::temp_dir();
         let room = |purpose, directory, size, option| NeededRoom { purpose, directory, size, option };
         let mut needed = vec![

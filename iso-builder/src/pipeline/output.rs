@@ -15,13 +15,34 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use base::cancellation::{self, Cleanup};
-use base::failure::{Class, Classify};
+use base::failure::{Class, Classify, Failure};
 use base::files;
 use base::progress::Progress;
 use medium::build_output::{CHECKSUMS, REPORT, UNFINISHED};
+use medium::by_architecture::by_architecture;
+use model::architecture::Architecture;
 use model::release::MANIFEST;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+
+/// The directory of the outputs for one architecture in what a user named: `own` is that architecture if the definition has several.
+///
+/// # Errors
+/// [`Class::Invalid`] if there are outputs of the other kind of definition: what is published from there would be of two builds.
+pub(super) fn directory_of(output: &Path, own: Option<Architecture>) -> Result<PathBuf> {
+    let what = match own {
+        Some(_) if output.join(CHECKSUMS).exists() || output.join(MANIFEST).exists() => {
+            format!("{} has outputs of a definition for one architecture", output.display())
+        }
+        None if !by_architecture(output).is_empty() => {
+            format!("{} has outputs of a definition with `architectures`", output.display())
+        }
+        Some(architecture) => return Ok(output.join(architecture.debian())),
+        None => return Ok(output.to_owned()),
+    };
+    let hint = "Name another directory, --output DIR, or remove what is there.";
+    Err(Failure::new(Class::Invalid, what).hint(hint).into())
+}
 
 /// The directory of outputs, held by this build.
 #[derive(Debug)]
@@ -226,6 +247,24 @@ mod tests {
             assert!(found(&path).iter().all(|(_, text)| text == "three"), "the next build mends it");
         }
         assert_eq!(cut, 3);
+    }
+
+    #[test]
+    fn each_architecture_of_several_has_a_directory_and_no_outputs_of_a_definition_for_one_beside_it() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("dist");
+        let own = directory_of(&path, Some(Architecture::Arm64)).unwrap();
+        assert_eq!(own, path.join("arm64"));
+        assert_eq!(directory_of(&path, None).unwrap(), path);
+        build(&own, "one").commit(&BTreeSet::new()).unwrap();
+        assert_eq!(directory_of(&path, Some(Architecture::Amd64)).unwrap(), path.join("amd64"));
+        let error = directory_of(&path, None).unwrap_err();
+        assert_eq!(base::failure::class_of(&error), Class::Invalid);
+        assert!(error.to_string().contains("with `architectures`"), "{error}");
+        let single = place.path().join("single");
+        build(&single, "one").commit(&BTreeSet::new()).unwrap();
+        let error = directory_of(&single, Some(Architecture::Amd64)).unwrap_err();
+        assert!(error.to_string().contains("for one architecture"), "{error}");
     }
 
     #[test]

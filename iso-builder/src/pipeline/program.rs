@@ -16,31 +16,62 @@ use crate::files::digest_of_path;
 /// The version of this builder; the installer has to have the same.
 const BUILDER_VERSION: &str = env!("CARGO_PKG_VERSION");
 const INSTALLER_HINT: &str = "Build it with `make binaries`, for another architecture with `make binaries ARCHITECTURE=arm64`, and leave out --installer; \
-                              or name another program with it.";
+                              or name another program with it: --installer FILE, once for each architecture.";
 
 /// Which installer goes into an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InstallerChoice {
-    Named(PathBuf),
+    /// One for each architecture.
+    Named(Vec<PathBuf>),
     /// The one beside this builder that is for the architecture of the image. `make` puts it there.
     BesideBuilder,
 }
 
 impl InstallerChoice {
     #[must_use]
-    pub fn of(named: Option<PathBuf>) -> Self {
-        named.map_or(Self::BesideBuilder, Self::Named)
+    pub fn of(named: Vec<PathBuf>) -> Self {
+        if named.is_empty() { Self::BesideBuilder } else { Self::Named(named) }
     }
 
+    /// The installer for images of this architecture. One that is named alone is not looked at: [`check`] says what is wrong with it.
+    ///
+    /// # Errors
+    /// [`Class::Invalid`] if several are named, and not exactly one of them is for this architecture.
     pub(crate) fn path(&self, architecture: Architecture) -> Result<PathBuf> {
         match self {
-            Self::Named(path) => Ok(path.clone()),
+            Self::Named(paths) => match &paths[..] {
+                [only] => Ok(only.clone()),
+                several => fitting(several, architecture),
+            },
             Self::BesideBuilder => {
                 let program = std::env::current_exe().context("finding this program's own place")?;
                 Ok(program.with_file_name(name(architecture)))
             }
         }
     }
+}
+
+/// The one of several installers that is for `architecture`.
+fn fitting(paths: &[PathBuf], architecture: Architecture) -> Result<PathBuf> {
+    let mut found = Vec::new();
+    for path in paths {
+        if self::architecture(path)? == architecture {
+            found.push(path);
+        }
+    }
+    let what = match found[..] {
+        [one] => return Ok(one.clone()),
+        [] => format!("none of the named installers is for {architecture}"),
+        [one, other, ..] => {
+            format!(
+                "two of the named installers are for {architecture}: {}, {}",
+                one.display(),
+                other.display()
+            )
+        }
+    };
+    let hint = "Give --installer once for each architecture, or leave it out: `make binaries` puts installers beside the builder.";
+    Err(Failure::new(Class::Invalid, what).hint(hint).into())
 }
 
 /// The name of the installer for `architecture` beside a builder.
@@ -159,12 +190,41 @@ mod tests {
     fn without_an_installer_named_the_one_beside_the_builder_is_taken_that_is_for_the_image() {
         let own = Architecture::of_this_program();
         for architecture in Architecture::ALL {
-            let path = InstallerChoice::of(None).path(architecture).unwrap();
+            let path = InstallerChoice::of(Vec::new()).path(architecture).unwrap();
             let expected =
                 if architecture == own { "installer".into() } else { format!("installer-{architecture}") };
             assert_eq!(path, std::env::current_exe().unwrap().with_file_name(expected));
-            let named = InstallerChoice::of(Some("/made/installer".into()));
+            let named = InstallerChoice::of(vec!["/made/installer".into()]);
             assert_eq!(named.path(architecture).unwrap(), Path::new("/made/installer"));
         }
+    }
+
+    #[test]
+    fn of_several_installers_the_one_for_the_image_is_taken() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name: &str, machine| {
+            let path = directory.path().join(name);
+            fs::write(&path, made(machine, "installer", BUILDER_VERSION, &[])).unwrap();
+            path
+        };
+        let (x86, arm, other_arm) = (file("x86", 62), file("arm", 183), file("other-arm", 183));
+        let choice =
+            |paths: &[&PathBuf]| InstallerChoice::of(paths.iter().map(|&path| path.clone()).collect());
+        let both = choice(&[&x86, &arm]);
+        assert_eq!(both.path(Architecture::Amd64).unwrap(), x86);
+        assert_eq!(both.path(Architecture::Arm64).unwrap(), arm);
+        for (paths, architecture, told) in [
+            ([&arm, &other_arm], Architecture::Amd64, "none of the named installers is for amd64"),
+            ([&arm, &other_arm], Architecture::Arm64, "two of the named installers are for arm64"),
+        ] {
+            let error = choice(&paths).path(architecture).unwrap_err();
+            assert_eq!(class_of(&error), Class::Invalid);
+            assert!(error.to_string().contains(told), "{error:#}");
+        }
+        // One alone is for one architecture, and the other one is told so.
+        let error =
+            BuildInstaller::of(&choice(&[&x86]).path(Architecture::Arm64).unwrap(), Architecture::Arm64);
+        let told = base::failure::render(&error.unwrap_err());
+        assert!(told.contains("not for arm64") && told.contains("once for each architecture"), "{told}");
     }
 }

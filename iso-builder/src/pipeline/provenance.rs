@@ -44,11 +44,11 @@ impl Build<'_> {
         made: &MadeOutputs,
         installer: &BuildInstaller,
         tools: &BTreeMap<String, String>,
-        signing: &BuildSigning,
+        signing: &BuildSigning<'_>,
     ) -> Result<Vec<u8>> {
         let loaded = &self.inputs.loaded;
         let current = std::env::current_dir().context("reading the current directory")?;
-        let lock = digest_of_file(&Lock::path(&loaded.file))?.0;
+        let lock = digest_of_file(&Lock::path_of(loaded))?.0;
         let external = ExternalParameters {
             definition: DefinitionParameter {
                 path: public::path(&loaded.file, &current),

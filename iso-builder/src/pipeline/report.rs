@@ -160,7 +160,7 @@ impl Recording {
             started: self.started.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
             seconds: self.begun.elapsed().as_secs_f64(),
             definition: ReportedFile { path: loaded.file.clone(), sha256: loaded.digest },
-            lock: file(&Lock::path(&loaded.file))?,
+            lock: file(&Lock::path_of(loaded))?,
             epoch: lock.epoch,
             inputs: ReportedInputs {
                 packages: lock.packages.len(),

@@ -130,7 +130,7 @@ mod tests {
         let name: ImageReference = runner_image_name().parse().unwrap();
         let script = directory.path().join("installer");
         fs::write(&script, "#!/bin/sh\n").unwrap();
-        let choice = InstallerChoice::Named(script);
+        let choice = InstallerChoice::Named(vec![script]);
         let error = runner_image(&choice, &name, &directory.path().join("out")).unwrap_err();
         assert_eq!(base::failure::class_of(&error), base::failure::Class::Invalid);
         assert!(!directory.path().join("out").exists());

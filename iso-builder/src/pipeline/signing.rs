@@ -43,36 +43,45 @@ pub(super) fn revocations(loaded: &LoadedDefinition) -> Result<Revocations> {
 
 /// What is known of signatures before the work begins.
 #[derive(Debug)]
-pub(super) struct BuildSigning {
+pub(super) struct BuildSigning<'s> {
     /// The trust store of the OS image.
     pub(super) store: TrustStore,
-    signers: OpenSigners,
+    signers: &'s OpenSigners,
 }
 
-/// The same as [`BuildSigners`], ready to sign.
+/// The same as [`BuildSigners`], ready to sign the releases of all architectures.
 #[derive(Debug)]
-enum OpenSigners {
+pub(super) enum OpenSigners {
     Keys(Vec<ReleaseSigner>),
-    Known(BTreeMap<Digest, Vec<u8>>),
+    Known(KnownSignatures),
 }
 
-impl BuildSigning {
-    /// Opens the keys, which may ask for passphrases, and checks that the nodes of the build can take its release.
+impl OpenSigners {
+    /// Opens the keys, which may ask for passphrases.
+    pub(super) fn open(signers: &BuildSigners) -> Result<Self> {
+        Ok(match signers {
+            BuildSigners::Keys(options) => {
+                Self::Keys(options.iter().map(ReleaseSigner::open).collect::<Result<_>>()?)
+            }
+            BuildSigners::Known(known) => Self::Known(known.clone()),
+        })
+    }
+}
+
+impl<'s> BuildSigning<'s> {
+    /// Checks that the nodes of the build can take its release.
     pub(super) fn begin(
         loaded: &LoadedDefinition,
-        signers: &BuildSigners,
+        open: &'s OpenSigners,
         progress: &Progress,
     ) -> Result<Self> {
-        // Before anybody is asked for a passphrase.
         let (spec, revoked) = (&loaded.definition.trust, revocations(loaded)?);
-        let options = match signers {
-            BuildSigners::Keys(options) => options,
-            BuildSigners::Known(KnownSignatures { keys, by_manifest }) => {
-                let store = spec.store(keys, revoked)?;
-                return Ok(Self { store, signers: OpenSigners::Known(by_manifest.clone()) });
+        let signers = match open {
+            OpenSigners::Keys(signers) => signers,
+            OpenSigners::Known(KnownSignatures { keys, .. }) => {
+                return Ok(Self { store: spec.store(keys, revoked)?, signers: open });
             }
         };
-        let signers = options.iter().map(ReleaseSigner::open).collect::<Result<Vec<_>>>()?;
         let keys: Vec<_> = signers.iter().map(|signer| signer.key().clone()).collect();
         let store = spec.store(&keys, revoked)?;
         for TrustedKey { name, key, development } in &keys {
@@ -101,7 +110,7 @@ impl BuildSigning {
             );
             progress.warn(STEP, &text);
         }
-        Ok(Self { store, signers: OpenSigners::Keys(signers) })
+        Ok(Self { store, signers: open })
     }
 
     /// The signatures of a manifest that the build makes; none without a key. They say that they were made at `epoch`, the moment that
@@ -111,7 +120,7 @@ impl BuildSigning {
         let when = when.context("the time of the release is out of range")?;
         match &self.signers {
             OpenSigners::Keys(signers) => add_all(signers, manifest, None, when),
-            OpenSigners::Known(by_manifest) => Ok(by_manifest.get(&Digest::of(manifest)).cloned()),
+            OpenSigners::Known(known) => Ok(known.by_manifest.get(&Digest::of(manifest)).cloned()),
         }
     }
 

@@ -9,6 +9,7 @@ use base::failure::{Class, Classify, Failure};
 use base::files::{parent, read_at_most};
 use formats::dsse::MAX_ENVELOPE_BYTES;
 use formats::minisign::parse_signatures;
+use model::architecture::Architecture;
 use trust::TrustedKey;
 
 use super::finished_release::FinishedRelease;
@@ -58,7 +59,12 @@ impl ReleaseOrigin {
     ///
     /// # Errors
     /// [`Class::Invalid`] if there is none, or no lock file beside it.
-    pub(super) fn definition(&self, named: Option<&Path>, release: &Path) -> Result<PathBuf> {
+    pub(super) fn definition(
+        &self,
+        named: Option<&Path>,
+        release: &Path,
+        architecture: Architecture,
+    ) -> Result<PathBuf> {
         let path = match (named, &self.statement) {
             (Some(named), _) => named.to_owned(),
             (None, Some(statement)) => {
@@ -81,7 +87,7 @@ impl ReleaseOrigin {
             }
         };
         for (needed, which) in
-            [(path.clone(), "definition"), (Lock::path(&path), "lock file of the definition")]
+            [(path.clone(), "definition"), (Lock::found(&path, architecture), "lock file of the definition")]
         {
             if !needed.is_file() {
                 let what = format!("the {which}, {}, is not here", needed.display());
@@ -97,12 +103,17 @@ impl ReleaseOrigin {
     ///
     /// # Errors
     /// If one of them cannot be read.
-    pub(super) fn compare_before(&self, definition: &Path, installer: &Path) -> Result<Vec<ComparedInput>> {
+    pub(super) fn compare_before(
+        &self,
+        definition: &Path,
+        architecture: Architecture,
+        installer: &Path,
+    ) -> Result<Vec<ComparedInput>> {
         let digest = |path: &Path| Ok::<_, anyhow::Error>(digest_of_file(path)?.0);
         let first = self.statement.as_ref().map(StatedInputs::of);
         let again = StatedInputs {
             definition: digest(definition)?,
-            lock: digest(&Lock::path(definition))?,
+            lock: digest(&Lock::found(definition, architecture))?,
             builder: BuilderVersion::of_this_program()?.sha256,
             installer: Some(digest(installer)?),
         };

@@ -68,10 +68,10 @@ pub struct ReproduceOptions {
 pub fn reproduce(options: &ReproduceOptions, progress: &Progress) -> Result<Reproduction> {
     let first = FinishedRelease::open(&options.release)?;
     let origin = inputs::ReleaseOrigin::read(&first)?;
-    let definition = origin.definition(options.definition.as_deref(), first.path())?;
     let architecture = first.media().first().map(|medium| medium.release.architecture).unwrap_or_default();
+    let definition = origin.definition(options.definition.as_deref(), first.path(), architecture)?;
     let installer = options.installer.path(architecture)?;
-    let before = origin.compare_before(&definition, &installer)?;
+    let before = origin.compare_before(&definition, architecture, &installer)?;
     for input in before.iter().filter(|input| input.differs()) {
         let again = input.again.as_deref().unwrap_or("none");
         let first = input.first.as_deref().unwrap_or("none");
@@ -98,6 +98,7 @@ pub fn reproduce(options: &ReproduceOptions, progress: &Progress) -> Result<Repr
     let build = BuildOptions {
         inputs: InputOptions {
             definition: definition.clone(),
+            architecture: Some(architecture),
             policy: LockPolicy { locked: true, offline: options.offline },
             pull: options.pull,
             cache: steps,
@@ -108,10 +109,11 @@ pub fn reproduce(options: &ReproduceOptions, progress: &Progress) -> Result<Repr
         only: Some(first.kinds().into_iter().collect()),
     };
     let compared = (|| {
-        pipeline::build(&build, progress)?;
-        let again = FinishedRelease::open(&media)?;
+        let made = pipeline::build(&build, progress)?;
+        let made = made.first().map_or(&*media, |build| &*build.directory);
+        let again = FinishedRelease::open(made)?;
         let parts = compare::compare(&first, &again, place.path(), progress)?;
-        Ok::<_, anyhow::Error>((origin.compare_after(&media)?, parts))
+        Ok::<_, anyhow::Error>((origin.compare_after(made)?, parts))
     })();
     // Steps have files of other owners.
     remove_tree(place.path())?;

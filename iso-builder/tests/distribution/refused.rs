@@ -82,7 +82,7 @@ fn a_program_of_another_release_is_known_before_the_build() {
         let place = Place::new();
         publish(&place.path("release"), &files);
         place.define(&keys);
-        let installer = InstallerChoice::Named(place.path("installer"));
+        let installer = InstallerChoice::Named(vec![place.path("installer")]);
         let options = CheckOptions { definition: place.path("image.yaml"), installer, locked: false };
         let report = check(&options).unwrap();
         let said = report.checks.iter().find(|check| check.part == "kubernetes").unwrap();

@@ -28,6 +28,7 @@ use transfer::registry::{Client, Settings};
 
 use crate::artifact::LAYOUT;
 use crate::build_output::BuildOutput;
+use crate::by_architecture::of_architecture;
 use crate::reader::MediumReader;
 
 pub use crate::http::is_url;
@@ -72,10 +73,12 @@ pub fn source(
             }
         }
         Some(path) if Path::new(path).is_dir() => {
-            match BuildOutput::open(Path::new(path))?.and_then(|output| output.iso()) {
+            // Of a build for several architectures, the outputs for this machine.
+            let directory = of_architecture(Path::new(path), Architecture::of_this_program());
+            match BuildOutput::open(&directory)?.and_then(|output| output.iso()) {
                 Some(built) => iso(&built),
                 // The mount of an ISO, or a directory with further payloads.
-                None => Ok(Box::new(LocalMedium::new(path))),
+                None => Ok(Box::new(LocalMedium::new(directory))),
             }
         }
         Some(path) => iso(Path::new(path)),

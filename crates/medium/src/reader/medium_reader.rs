@@ -18,6 +18,7 @@ use transfer::download::{Downloader, RetryPolicy};
 use trust::{ReleaseTrust, TrustStore};
 
 use super::boot_menu::{MAX_BOOT_MENU, NamedReleaseDifference, named_release_difference};
+use crate::by_architecture::by_architecture;
 use crate::http::{HttpDirectory, HttpImage, is_url};
 use crate::iso::IsoMap;
 use crate::iso::recipe::BOOT_MENU;
@@ -101,6 +102,14 @@ impl MediumReader {
             .map_err(|error| not_ours(format!("opening the medium {}", named.display())).because(error))?;
         let kind = metadata.file_type();
         if kind.is_dir() {
+            let several = by_architecture(named);
+            if !several.is_empty() {
+                let directories: Vec<_> =
+                    several.iter().map(|(_, directory)| directory.display().to_string()).collect();
+                let what = format!("{} has a release for each of several architectures", named.display());
+                let hint = format!("Name one of them: {}.", directories.join(", "));
+                bail!(Failure::new(Class::Invalid, what).hint(hint));
+            }
             if !named.join(MANIFEST).is_file() {
                 bail!(not_ours(format!("{} is a directory without {MANIFEST}", named.display())));
             }

@@ -17,6 +17,7 @@ use serde::Serialize;
 use self::revoke::RevokeArguments;
 use self::rotate::RotateArguments;
 use crate::media::finished::verify::manifests_of;
+use crate::media::publish::pushed_media;
 use crate::media::sign::SignableMedia;
 use crate::provenance::ReleaseProvenance;
 use crate::signing::arguments::{
@@ -171,7 +172,8 @@ impl SignArguments {
             return Err(failure.hint("Give --sign-with KEY.").into());
         }
         // All media are looked at before a passphrase is asked for.
-        let media = self.medium.iter().map(|path| SignableMedia::open(path, &context.progress));
+        let paths = each_release(&self.medium);
+        let media = paths.iter().map(|path| SignableMedia::open(path, &context.progress));
         let media = media.collect::<Result<Vec<_>>>()?;
         let signers = options.iter().map(ReleaseSigner::open).collect::<Result<Vec<_>>>()?;
         let when = moment()?;
@@ -190,6 +192,11 @@ impl SignArguments {
             reports.iter().map(ToString::to_string).chain(keys).collect::<Vec<_>>().join("\n")
         })
     }
+}
+
+/// What was named, with the directory of each architecture in place of that of several.
+fn each_release(named: &[PathBuf]) -> Vec<PathBuf> {
+    named.iter().flat_map(|path| pushed_media(path)).collect()
 }
 
 /// The moment of a signature: now, or what `SOURCE_DATE_EPOCH` says (<https://reproducible-builds.org/specs/source-date-epoch/>).
@@ -213,9 +220,10 @@ struct CheckedSignatures {
 impl VerifyArguments {
     fn run(self, context: &Context) -> Result<()> {
         let known = self.known.store()?;
-        let paths = self.medium.iter().map(|path| manifests_of(path)).collect::<Result<Vec<_>>>()?.concat();
+        let named = each_release(&self.medium);
+        let paths = named.iter().map(|path| manifests_of(path)).collect::<Result<Vec<_>>>()?.concat();
         let media = paths.iter().map(|path| MediumReader::open(path)).collect::<Result<Vec<_>>>()?;
-        let directories = self.medium.iter().filter(|path| path.is_dir());
+        let directories = named.iter().filter(|path| path.is_dir());
         let provenances = directories.map(|path| ReleaseProvenance::find(path));
         let provenances: Vec<_> = provenances.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
         let mut checked: Vec<_> = media

@@ -19,7 +19,8 @@ use base::program::Context;
 use base::progress::{Progress, Step};
 use clap::Args;
 use formats::iso9660::address::Source;
-use medium::build_output::{BuildOutput, OutputReport};
+use medium::build_output::{BUILD_AGAIN, BuildOutput, CHECKSUMS, OutputReport};
+use medium::by_architecture::by_architecture;
 use medium::customization::{Content, FILE, GRUB_FILE};
 use medium::iso::recipe::BOOT_MENU;
 use medium::iso::{self, CheckScope, IsoMap};
@@ -41,8 +42,8 @@ const BUFFER_BYTES: usize = 256 * 1024;
 /// Check that a medium is as it was built, except for its customization.
 #[derive(Debug, Args)]
 pub struct VerifyCommand {
-    /// An ISO, a drive that holds one, the directory that a build wrote, one with release.json and all payloads, or the URL of an
-    /// ISO or of such a directory.
+    /// An ISO, a drive that holds one, the directory that a build wrote, for one architecture or several, one with release.json and all
+    /// payloads, or the URL of an ISO or of such a directory.
     pub medium: PathBuf,
     #[command(flatten)]
     pub(crate) known: KnownKeyArguments,
@@ -52,17 +53,22 @@ impl VerifyCommand {
     /// Prints what was checked. A medium with any fault, or whose release no known key has signed, is [`Class::Verification`].
     pub fn run(self, context: &Context) -> Result<()> {
         let known = self.known.store()?;
+        let directories: Vec<_> =
+            by_architecture(&self.medium).into_iter().map(|(_, directory)| directory).collect();
+        if !directories.is_empty() {
+            let outputs = directories.iter().map(|directory| whole_output(directory));
+            let outputs = outputs.collect::<Result<Vec<_>>>()?;
+            let checked = outputs.iter().map(|output| CheckedOutput::of(output, &known, context));
+            let checked = checked.collect::<Result<Vec<_>>>()?;
+            let verified: Vec<_> = checked.iter().map(|checked| &checked.verified).collect();
+            let texts = || verified.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n\n");
+            context.show(&verified, texts)?;
+            return checked.into_iter().try_for_each(|checked| checked.into_result(&known));
+        }
         if let Some(output) = BuildOutput::open(&self.medium)? {
-            let report = output.verify(&context.progress)?;
-            let media: Vec<_> = media_of(&output).map(|path| MediumReader::open(&path)).collect();
-            let mut signatures = summaries(&output, media.iter().flatten(), &known);
-            signatures
-                .extend(provenance_signatures(&self.medium, &known).map(|found| (PROVENANCE.into(), found)));
-            let verified = VerifiedOutput { report, signatures };
-            context.show(&verified, || verified.to_string())?;
-            verified.report.into_result()?;
-            media.into_iter().try_for_each(|medium| medium?.judge(&known).map(drop))?;
-            return check_provenance(&self.medium, &known);
+            let checked = CheckedOutput::of(&output, &known, context)?;
+            context.show(&checked.verified, || checked.verified.to_string())?;
+            return checked.into_result(&known);
         }
         let medium = MediumReader::open_for_verification(&self.medium)?;
         let report = verify(&medium, &known, &context.progress)?;
@@ -81,6 +87,40 @@ fn check_provenance(directory: &Path, known: &TrustStore) -> Result<()> {
 /// Who has signed the provenance in `directory`; none if it is missing, or damaged, which [`check_provenance`] reports.
 fn provenance_signatures(directory: &Path, known: &TrustStore) -> Option<SignatureSummary> {
     Some(ReleaseProvenance::find(directory).ok()??.signatures(known))
+}
+
+/// The outputs of a build in `directory`, which is one of several.
+fn whole_output(directory: &Path) -> Result<BuildOutput> {
+    let missing = || {
+        let what = format!("{} has no {CHECKSUMS}", directory.display());
+        Failure::new(Class::Verification, what).hint(BUILD_AGAIN).into()
+    };
+    BuildOutput::open(directory)?.ok_or_else(missing)
+}
+
+/// The outputs of a build that were compared, with the media among them that have a release manifest.
+struct CheckedOutput<'o> {
+    output: &'o BuildOutput,
+    verified: VerifiedOutput,
+    media: Vec<Result<MediumReader>>,
+}
+
+impl<'o> CheckedOutput<'o> {
+    fn of(output: &'o BuildOutput, known: &TrustStore, context: &Context) -> Result<Self> {
+        let report = output.verify(&context.progress)?;
+        let media: Vec<_> = media_of(output).map(|path| MediumReader::open(&path)).collect();
+        let mut signatures = summaries(output, media.iter().flatten(), known);
+        let provenance = provenance_signatures(output.path(), known);
+        signatures.extend(provenance.map(|found| (PROVENANCE.into(), found)));
+        Ok(Self { output, verified: VerifiedOutput { report, signatures }, media })
+    }
+
+    /// Any fault, or a release that no known key has signed, is [`Class::Verification`].
+    fn into_result(self, known: &TrustStore) -> Result<()> {
+        self.verified.report.into_result()?;
+        self.media.into_iter().try_for_each(|medium| medium?.judge(known).map(drop))?;
+        check_provenance(self.output.path(), known)
+    }
 }
 
 /// The outputs of a build, and who has signed each release manifest among them.

@@ -14,4 +14,4 @@ mod tests;
 
 pub use patches::PATCHES_MAX;
 pub use pull::{PullReport, pull};
-pub use push::{PushReport, push};
+pub use push::{PushReport, push, pushed_media};

@@ -16,6 +16,7 @@ use formats::initrd;
 use formats::squashfs::Expansion;
 use formats::verity::{VerityBuilder, VerityParameters};
 use medium::artifact::ArtifactReference;
+use medium::by_architecture::of_architecture;
 use medium::patches::{LIST_LIMIT, PATCHES, PatchList, ReleasePatch};
 use medium::payload_sources::{
     PayloadSource, RetryPolicy, VerifyingReader, fetch_again, is_url, open_release, read_release, source,
@@ -224,7 +225,11 @@ fn open(
     let store = TrustStore::absent();
     let local = is_url(name) || Path::new(name).exists();
     if local || name.starts_with(['/', '.']) {
-        let source = source(Some(name), &[], RetryPolicy::default())?;
+        let named = match local && !is_url(name) {
+            true => of_architecture(Path::new(name), architecture).display().to_string(),
+            false => name.to_owned(),
+        };
+        let source = source(Some(&named), &[], RetryPolicy::default())?;
         let judged = read_release(source.as_ref(), None, &store)?;
         return Ok((source, (*judged.release).clone()));
     }

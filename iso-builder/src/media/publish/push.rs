@@ -18,6 +18,7 @@ use medium::artifact::{
     ArtifactForm, ArtifactLayer, ArtifactReference, BootCode, ReleaseArtifact, ReleaseDocument,
 };
 use medium::build_output::BuildOutput;
+use medium::by_architecture::by_architecture;
 use medium::patches::ReleasePatch;
 use medium::payload_sources::VerifyingReader;
 use medium::reader::MediumReader;
@@ -134,6 +135,15 @@ fn architectures(release: &Release, others: &[Descriptor]) -> Vec<Architecture> 
         *architecture == release.architecture || others.iter().any(named)
     };
     Architecture::ALL.into_iter().filter(is_there).collect()
+}
+
+/// The directories that `medium` means: those of a build for several architectures, or else itself.
+#[must_use]
+pub fn pushed_media(medium: &Path) -> Vec<PathBuf> {
+    match by_architecture(medium) {
+        several if several.is_empty() => vec![medium.to_owned()],
+        several => several.into_iter().map(|(_, directory)| directory).collect(),
+    }
 }
 
 /// The medium that is meant: of what a build wrote, its ISO.

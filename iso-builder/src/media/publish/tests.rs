@@ -31,7 +31,7 @@ use base::digest::Digest;
 use base::failure::Class;
 use base::progress::Progress;
 use medium::artifact::{ArtifactForm, ArtifactReference, ReleaseDocument};
-use medium::build_output::{PROVENANCE, SBOM};
+use medium::build_output::{CHECKSUMS, PROVENANCE, SBOM};
 use model::release::Release;
 use transfer::registry::{Client, ReferrersList};
 
@@ -226,6 +226,35 @@ fn one_tag_has_a_version_for_each_architecture_and_whoever_pulls_gets_its_own() 
         let tree = next.path(&format!("tree-{round}"));
         assert_eq!(pulled(name, &client, &tree, None).unwrap().digest, alone.digest);
     }
+}
+
+#[test]
+fn of_a_directory_with_a_release_for_each_architecture_all_are_pushed_to_one_tag() {
+    let place = tempfile::tempdir().unwrap();
+    let releases = [testing::iso::release(), testing::iso::arm64_release()];
+    for release in &releases {
+        let directory = place.path().join(release.architecture.debian());
+        fs::create_dir(&directory).unwrap();
+        let (image, manifest) = (testing::iso::image(release), release.to_bytes());
+        fs::write(directory.join("full.iso"), &image).unwrap();
+        fs::write(directory.join(MANIFEST), &manifest).unwrap();
+        let sums = format!("{}  full.iso\n{}  {MANIFEST}\n", Digest::of(&image), Digest::of(&manifest));
+        fs::write(directory.join(CHECKSUMS), sums).unwrap();
+    }
+    let client = client("{}");
+    let name = format!("oci:{}:1", place.path().join("layout").display());
+    let media = pushed_media(place.path());
+    assert_eq!(media, [place.path().join("amd64"), place.path().join("arm64")]);
+    let reports: Vec<_> = media.iter().map(|medium| pushed(medium, &name, &client).unwrap()).collect();
+    assert_eq!(reports[1].architectures, Architecture::ALL);
+    for release in &releases {
+        let source = artifact_source(&reference(&name), release.architecture, &client).unwrap();
+        assert_eq!(source.manifest().unwrap(), release.to_bytes());
+    }
+    // A command on one release says which there are.
+    let told = render(&MediumReader::open(place.path()).unwrap_err());
+    assert!(told.contains("for each of several architectures") && told.contains("arm64"), "{told}");
+    assert_eq!(pushed_media(&media[0]), [media[0].clone()]);
 }
 
 #[test]
