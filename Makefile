@@ -320,9 +320,14 @@ e2e: ## The other tests in virtual machines and the cluster on namespaces; print
 CONFIG ?= configs/trial/node.yaml
 
 .PHONY: run
-run: iso ## Install the ISO in QEMU on a disk to throw away, and wait until the node is ready; CONFIG= asks the questions.
-	ACCEL='$(ACCEL)' OVMF='$(OVMF)' configs/trial/run.sh $(PROGRAMS)/iso-builder \
-	  "$$(ls $(OUTPUT)/*.iso | grep -v -e '-net-install\.iso$$' | head -n 1)" $(TARGET)/run $(CONFIG)
+run: ## Install the ISO in QEMU on a disk to throw away, and wait until the node is ready; CONFIG= asks the questions.
+	@[ '$(ARCHITECTURE)' = amd64 ] || { \
+	  printf 'error: make run starts a machine with x86, and ARCHITECTURE is $(ARCHITECTURE)\n  next: Leave ARCHITECTURE out, or start the ISO for $(ARCHITECTURE) in qemu-system-aarch64.\n' >&2; exit 2; }
+	@$(MAKE) --no-print-directory iso
+	@iso=$$(ls $(OUTPUT)/*-amd64.iso $(OUTPUT)/amd64/*-amd64.iso 2>/dev/null | head -n 1 || true); \
+	[ -n "$$iso" ] || { \
+	  printf 'error: $(DEFINITION) made no ISO for amd64 in $(OUTPUT), and make run starts a machine with x86\n  next: Name a definition for amd64: make run DEFINITION=FILE.\n' >&2; exit 2; }; \
+	ACCEL='$(ACCEL)' OVMF='$(OVMF)' configs/trial/run.sh $(PROGRAMS)/iso-builder "$$iso" $(TARGET)/run $(CONFIG)
 
 # The part `cluster` runs the release of Kubernetes; `kubernetes-programs` builds another, in a quarter of an hour, and is only
 # measured where it is named.

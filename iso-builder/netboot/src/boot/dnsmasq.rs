@@ -167,11 +167,18 @@ pub fn prepare(
     loaders: &BTreeMap<String, ServedFile>,
     configuration: &Path,
 ) -> Result<()> {
-    for name in NetworkLoaders::of(settings.architecture).ipxe() {
+    let needed = NetworkLoaders::of(settings.architecture);
+    for name in needed.ipxe() {
         let Some(served) = loaders.get(name) else {
-            return Err(Failure::new(Class::Hardware, format!("this host lacks the loader {name}"))
-                .hint("Install it with `apt-get install ipxe`, or name its directory with --loaders.")
-                .into());
+            let what =
+                format!("this host lacks the loader {name} for machines with {}", settings.architecture);
+            let hint = match needed.bios {
+                Some(_) => "Install it with `apt-get install ipxe`, or name its directory with --loaders.",
+                None => {
+                    "Take it from the package ipxe of Debian 13 or later, and name its directory with --loaders."
+                }
+            };
+            return Err(Failure::new(Class::Hardware, what).hint(hint).into());
         };
         let what = || format!("reading {name}");
         let mut bytes = vec![0; usize::try_from(served.length).class(Class::Unexpected, what)?];
@@ -283,6 +290,9 @@ mod tests {
         let only = BTreeMap::from([(BIOS.to_owned(), ServedFile::in_memory(b"loader".to_vec()))]);
         let text = render(&prepare(&settings, &only, &configuration).unwrap_err());
         assert!(text.contains(UEFI) && text.contains("apt-get install ipxe"), "{text}");
+        let arm64 = DnsmasqSettings { architecture: Architecture::Arm64, ..settings.clone() };
+        let text = render(&prepare(&arm64, &only, &configuration).unwrap_err());
+        assert!(text.contains("ipxe-arm64.efi") && text.contains("ipxe of Debian 13 or later"), "{text}");
         let both = BTreeMap::from(
             [BIOS, UEFI].map(|name| (name.to_owned(), ServedFile::in_memory(b"loader".to_vec()))),
         );

@@ -57,6 +57,18 @@ impl NetworkLoaders {
         }
     }
 
+    /// What a person without a loader of iPXE does.
+    #[must_use]
+    pub fn ipxe_hint(self) -> &'static str {
+        match self.bios {
+            Some(_) => "install the package ipxe",
+            // Debian 12 has a package of this name without the loader.
+            None => {
+                "install the package ipxe of Debian 13 or later, or name a directory that has it with --loaders"
+            }
+        }
+    }
+
     /// Those of iPXE.
     pub fn ipxe(self) -> impl Iterator<Item = &'static str> {
         self.bios.into_iter().chain([self.uefi])
@@ -94,15 +106,15 @@ pub fn collect(directory: &Path, files: &MediumFiles) -> Result<(BTreeMap<String
 
 /// The warning about a missing loader, with the package that has it.
 fn lack(loaders: NetworkLoaders, name: &str, path: &Path) -> String {
-    let (package, needed) = match name {
-        _ if loaders.bios == Some(name) => ("ipxe", "machines with BIOS cannot boot"),
-        _ if loaders.uefi == name => ("ipxe", "machines with UEFI without Secure Boot cannot boot"),
-        _ => (loaders.grub_package, "machines with Secure Boot cannot boot"),
+    let grub = format!("install the package {}", loaders.grub_package);
+    let (hint, needed) = match name {
+        _ if loaders.bios == Some(name) => (loaders.ipxe_hint(), "machines with BIOS cannot boot"),
+        _ if loaders.uefi == name => {
+            (loaders.ipxe_hint(), "machines with UEFI without Secure Boot cannot boot")
+        }
+        _ => (&*grub, "machines with Secure Boot cannot boot"),
     };
-    format!(
-        "{} is missing: {needed} with a loader of this server; install the package {package}",
-        path.display()
-    )
+    format!("{} is missing: {needed} with a loader of this server; {hint}", path.display())
 }
 
 #[cfg(test)]
@@ -125,6 +137,9 @@ mod tests {
         let path = directory.path().join(bios).display().to_string();
         assert!(missing[0].starts_with(&format!("{path} is missing: machines with BIOS")), "{missing:?}");
         assert!(missing[0].ends_with("install the package ipxe"), "{missing:?}");
+        let arm64 = NetworkLoaders::of(Architecture::Arm64);
+        let told = lack(arm64, arm64.uefi, Path::new("/usr/lib/ipxe/ipxe-arm64.efi"));
+        assert!(told.contains("ipxe of Debian 13 or later") && told.ends_with("with --loaders"), "{told}");
         let grub = lack(loaders, loaders.grub, Path::new(loaders.grub_file));
         assert!(grub.contains("Secure Boot") && grub.ends_with("grub-efi-amd64-signed"), "{grub}");
     }
