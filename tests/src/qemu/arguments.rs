@@ -6,6 +6,9 @@ use super::{Attachment, Network, Nic};
 use crate::disk::Disk;
 use crate::segment::Segment;
 
+/// What a disk of several paths says of itself on each of them.
+const PATHS: &str = "serial=nqrust-paths,wwn=0x5000c5006e717273";
+
 pub(super) fn words(text: &str) -> Vec<String> {
     text.split(' ').map(str::to_owned).collect()
 }
@@ -31,7 +34,8 @@ pub(super) fn disk_arguments(index: usize, attachment: Attachment, disk: &Disk, 
     };
     let order = index + 1;
     let mut arguments = Vec::new();
-    if attachment == Attachment::Scsi || attachment == Attachment::CdRom && !ide {
+    let has_controller = matches!(attachment, Attachment::Scsi | Attachment::ScsiPath);
+    if has_controller || attachment == Attachment::CdRom && !ide {
         arguments.extend(words(&format!("-device virtio-scsi-pci,id=scsi{index}")));
     }
     let serial = format!("serial=nqrust-{index}");
@@ -53,6 +57,13 @@ pub(super) fn disk_arguments(index: usize, attachment: Attachment, disk: &Disk, 
         Attachment::Scsi => {
             (common, format!("scsi-hd,drive={id},bus=scsi{index}.0,bootindex={order},{serial}"))
         }
+        // QEMU opens the file once for each path.
+        Attachment::ScsiPath => (
+            format!("{common},file.locking=off"),
+            format!(
+                "scsi-hd,id=path{index},drive={id},bus=scsi{index}.0,bootindex={order},share-rw=on,{PATHS}"
+            ),
+        ),
         Attachment::Nvme(sector) => {
             let blocks = format!("logical_block_size={sector},physical_block_size={sector}");
             (common, format!("nvme,drive={id},bootindex={order},{serial},{blocks}"))

@@ -71,6 +71,8 @@ enum Attachment {
     Virtio,
     Sata,
     Scsi,
+    /// A path to the SCSI disk of several paths.
+    ScsiPath,
     /// With sectors of so many bytes.
     Nvme(u32),
 }
@@ -187,6 +189,13 @@ impl Machine {
     #[must_use]
     pub fn scsi(self, disk: &Disk) -> Self {
         self.attach(Attachment::Scsi, disk.clone())
+    }
+
+    /// A path to a SCSI disk that has several, on a controller of its own, which is `scsiN` for the Nth disk. A machine has one such disk,
+    /// a raw image.
+    #[must_use]
+    pub fn scsi_path(self, disk: &Disk) -> Self {
+        self.attach(Attachment::ScsiPath, disk.clone())
     }
 
     /// An NVMe disk with sectors of so many bytes.

@@ -226,10 +226,17 @@ fn the_questions_of_a_live_system_say_that_its_medium_was_found_damaged() {
         checks.contains("the page of the disks", &vm.serial.screen(), "DAMAGED");
         checks.contains("the page of the disks", &vm.serial.screen(), notice);
         vm.qmp.screendump(&artifacts.path("damaged-disks.png"))?;
-        let journal = "journalctl --no-pager --output cat";
-        let journal = Ssh::by_password(vm.ssh_port()?, "root", &password, journal)?;
+        let port = vm.ssh_port()?;
         let block = format!("damage in block {}", image.size / 2 / 4096);
-        checks.contains("the journal names the block", &journal.said(), &block);
+        // The whole image is read once more before.
+        Deadline::after(UPDATE_LIMIT).every(Duration::from_secs(5)).poll(
+            &format!("{block:?} in the journal"),
+            || {
+                let journal = "journalctl --no-pager --output cat --unit nqrust-image";
+                let journal = Ssh::by_password(port, "root", &password, journal)?;
+                Ok(journal.said().contains(&block).then_some(()))
+            },
+        )?;
         vm.kill()?;
         checks.finish("the questions of a damaged live system")
     });

@@ -15,7 +15,7 @@ use super::screens::QuestionScreen;
 use super::state::{Conversation, ConversationPlace, FinishedNodes, Review, SavedFile};
 use crate::toolkit::Theme;
 use crate::toolkit::form::Form;
-use crate::toolkit::page::{Page, Tone};
+use crate::toolkit::page::{Page, Tone, room_for_place};
 use crate::toolkit::text::{self, Scroll, paragraph, styled, wrapped};
 use base::progress::{self, measure::percent};
 use model::config::Mode;
@@ -37,14 +37,21 @@ pub fn state(state: &mut Conversation, frame: &mut Frame<'_>, theme: Theme) {
     let place = progress_text(state);
     let rehearsal = if state.facts.rehearsal { "REHEARSAL  " } else { "" };
     let damaged = if state.image_damage.is_some() { "DAMAGED  " } else { "" };
-    let place = format!("{rehearsal}{damaged}{}  {place}", state.facts.product);
+    // On a narrow terminal the warnings stay longest.
+    let places = [
+        format!("{rehearsal}{damaged}{}  {place}", state.facts.product),
+        format!("{rehearsal}{damaged}{place}"),
+        format!("{rehearsal}{damaged}"),
+    ];
+    let room = room_for_place(title, frame.area().width);
+    let place = places.iter().map(|place| place.trim()).find(|place| place.chars().count() <= room);
     let message = match (&state.busy, &state.message) {
         (Some(what), _) => Some((Tone::Plain, format!("{what} ..."))),
         (None, Some((tone, text))) => Some((*tone, text.clone())),
         (None, None) => state.image_damage.clone().map(|text| (Tone::Error, text)),
     };
     let message = message.as_ref().map(|(tone, text)| (*tone, text.as_str()));
-    let body = Page { title, place: place.trim(), keys: &keys, message }.draw(frame, theme);
+    let body = Page { title, place: place.unwrap_or_default(), keys: &keys, message }.draw(frame, theme);
     match &mut state.place {
         ConversationPlace::Asking(_)
         | ConversationPlace::Load

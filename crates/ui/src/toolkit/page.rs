@@ -32,7 +32,7 @@ impl Tone {
 pub struct Page<'a> {
     /// Stable, so that programs and people find the screen again.
     pub title: &'a str,
-    /// At the right of the title: the progress.
+    /// At the right of the title: the progress. It is left out if it is longer than [`room_for_place`].
     pub place: &'a str,
     /// Keys and their effects, the most important first: the last ones are left out if there is no room.
     pub keys: &'a [(&'a str, &'a str)],
@@ -60,6 +60,12 @@ impl<A: Copy> KeyTable<A> {
     pub fn labels(&self, more: &[(&'static str, &'static str)]) -> Vec<(&'static str, &'static str)> {
         self.0.iter().map(|(key, label, _)| (*key, *label)).chain(more.iter().copied()).collect()
     }
+}
+
+/// How many characters fit at the right of a title on a terminal of this width.
+#[must_use]
+pub fn room_for_place(title: &str, width: u16) -> usize {
+    usize::from(width).saturating_sub(title.chars().count() + 3)
 }
 
 const MESSAGE_ROWS_MAX: u16 = 3;
@@ -91,8 +97,7 @@ impl Page<'_> {
     fn bar(&self, frame: &mut Frame<'_>, theme: Theme, area: Rect) {
         frame.render_widget(Block::new().style(theme.bar()), area);
         frame.render_widget(Line::raw(format!(" {}", self.title)).style(theme.bar()), area);
-        let room = usize::from(area.width).saturating_sub(self.title.chars().count() + 3);
-        if self.place.chars().count() <= room {
+        if self.place.chars().count() <= room_for_place(self.title, area.width) {
             frame.render_widget(
                 Line::raw(format!("{} ", self.place)).style(theme.bar()).right_aligned(),
                 area,
