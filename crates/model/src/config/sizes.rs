@@ -39,7 +39,8 @@ impl PartitionSizes {
             Profile::Trial => Self {
                 esp: ByteSize::mib(512),
                 config: ByteSize::mib(64),
-                slot: ByteSize::gib(2),
+                // Three of them leave room for the other partitions on a disk of 10 GiB.
+                slot: ByteSize::mib(2176),
                 persistent: ByteSize::gib(6),
                 persistent_minimum: ByteSize::gib(2),
                 data_minimum: ByteSize::gib(1),

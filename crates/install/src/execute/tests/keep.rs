@@ -295,7 +295,7 @@ proptest! {
 
     #[test]
     fn wherever_the_data_lies_it_survives_every_power_cut(
-        start in 17_960_960_u64..23_000_000,
+        start in 18_747_392_u64..23_000_000,
         size in 4096_u64..8_000_000,
         four_k: bool,
         behind: bool,

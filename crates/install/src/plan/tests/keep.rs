@@ -111,7 +111,7 @@ fn what_cannot_be_kept_is_refused_with_the_reason_and_what_would_do() {
             d[0].partitions[3].start = ByteSize::gib(31);
         }),
         (
-            &["begins at 8 GiB", "need 8.6 GiB before it", "install.data_disk for this one"],
+            &["begins at 8 GiB", "need 8.9 GiB before it", "install.data_disk for this one"],
             Class::Hardware,
             |d, _| {
                 d[0].partitions[1].size = ByteSize::gib(1);
