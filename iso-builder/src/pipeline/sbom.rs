@@ -27,7 +27,7 @@ impl Build<'_> {
             "distribution": definition.kubernetes.as_ref().map(|kubernetes| &kubernetes.version),
             "images": images.map(|images| &images.images),
         });
-        let outputs = self.inputs.cache.step(&StepKey::new("sbom", 2, inputs), |out| {
+        let outputs = self.inputs.cache.step(&StepKey::new("sbom", 3, inputs), |out| {
             self.progress.within("sbom", "Writing the bill of materials", || {
                 let mut os = tree::of_tree(&base.path("base.tar"))?;
                 os.packages.extend(definition.kubernetes.as_ref().map(released));

@@ -1,9 +1,10 @@
 //! The bill of materials: `sbom.spdx.json`, which lists the packages of the OS and of every preloaded image.
 //!
 //! [`tree`] finds the package managers' databases in tar files and in stacks of layers, [`package_databases`] reads them,
-//! [`document()`] writes SPDX 2.3. The last is a pure function; nothing here runs a package manager.
+//! [`copyright`] the licences of Debian's packages; [`document()`] writes SPDX 2.3. The last is a pure function; nothing here runs a package manager.
 
 mod contents;
+pub mod copyright;
 mod document;
 pub mod package;
 pub mod package_databases;

@@ -13,7 +13,7 @@ use base::digest::Digest;
 use base::failure::{Class, Failure};
 
 use super::contents::{ImageContents, TreePackages};
-use super::package_databases;
+use super::{SbomPackage, copyright, package_databases};
 use crate::archive::members::inside;
 use crate::archive::{ArchiveMembers, MemberKind, compression};
 use crate::images::Store;
@@ -28,6 +28,15 @@ const DPKG_PARTS: &str = "var/lib/dpkg/status.d/";
 const APK: [&str; 2] = ["lib/apk/db/installed", "usr/lib/apk/db/installed"];
 const OS_RELEASE: [&str; 2] = ["etc/os-release", "usr/lib/os-release"];
 /// Directories of RPM's databases, and the names of these. Reading one would need a database library.
+/// The directory with the copyright file of each package of dpkg, in a directory of its name. That may be a link to the one of another
+/// package.
+const DOCUMENTS: &str = "usr/share/doc/";
+const COPYRIGHT: &str = "/copyright";
+/// A larger one is not read.
+const MAX_COPYRIGHT_BYTES: u64 = 4 << 20;
+/// The directory where dpkg has the paths of each package, in `NAME.list`. Those of firmware are read, for their licences.
+const LISTS: &str = "var/lib/dpkg/info/";
+const FIRMWARE: [&str; 2] = ["/usr/lib/firmware/", "/lib/firmware/"];
 const RPM: [&str; 2] = ["var/lib/rpm/", "usr/lib/sysimage/rpm/"];
 const RPM_FILES: [&str; 3] = ["Packages", "Packages.db", "rpmdb.sqlite"];
 
@@ -106,6 +115,19 @@ impl LayerChanges {
             if is_near(&path) {
                 upper.hidden.insert(path.clone());
             }
+            if let MemberKind::Symlink(target) = &member.kind
+                && let Some(name) = linked_documents(&path, target)
+            {
+                upper.databases.insert(path, Some(name.into_bytes()));
+                continue;
+            }
+            if is_copyright(&path) && matches!(member.kind, MemberKind::File(_)) {
+                let mut text = Vec::new();
+                members.by_ref().take(MAX_COPYRIGHT_BYTES).read_to_end(&mut text)?;
+                let text = copyright::reduced(&String::from_utf8_lossy(&text));
+                upper.databases.insert(path, Some(text.into_bytes()));
+                continue;
+            }
             if is_database(&path) {
                 let read = matches!(member.kind, MemberKind::File(_)) && !is_rpm(&path);
                 let content = if read { Some(take(&mut members, &mut room)?) } else { None };
@@ -150,6 +172,26 @@ fn take(content: &mut impl Read, room: &mut u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+fn is_copyright(path: &str) -> bool {
+    let name = path.strip_prefix(DOCUMENTS).and_then(|rest| rest.strip_suffix(COPYRIGHT));
+    name.is_some_and(|name| !name.is_empty() && !name.contains('/'))
+}
+
+/// The name of the package whose documents are also those of another one, if this link in the directory of documents is to a
+/// directory beside it.
+fn linked_documents(path: &str, target: &[u8]) -> Option<String> {
+    let name = path.strip_prefix(DOCUMENTS)?;
+    let target = std::str::from_utf8(target).ok()?;
+    let is_name = |text: &str| !text.is_empty() && !text.contains('/');
+    (is_name(name) && is_name(target)).then(|| target.to_owned())
+}
+
+/// True for the list of paths of a package of firmware.
+fn is_firmware_list(path: &str) -> bool {
+    let name = path.strip_prefix(LISTS).and_then(|file| file.strip_suffix(".list"));
+    name.is_some_and(|name| !name.contains('/') && (name.contains("firmware") || name.contains("microcode")))
+}
+
 fn is_rpm(path: &str) -> bool {
     let file = |directory: &str| path.strip_prefix(directory).is_some_and(|file| RPM_FILES.contains(&file));
     RPM.iter().any(|directory| file(directory))
@@ -159,7 +201,12 @@ fn is_database(path: &str) -> bool {
     let part = |path: &str| {
         path.strip_prefix(DPKG_PARTS).is_some_and(|file| !file.contains('/') && !file.ends_with(".md5sums"))
     };
-    path == DPKG || part(path) || APK.contains(&path) || OS_RELEASE.contains(&path) || is_rpm(path)
+    path == DPKG
+        || is_firmware_list(path)
+        || part(path)
+        || APK.contains(&path)
+        || OS_RELEASE.contains(&path)
+        || is_rpm(path)
 }
 
 /// True if a file with this path replaces databases: it is one, or has the path of a directory above one.
@@ -173,6 +220,7 @@ fn contents(databases: &Databases) -> TreePackages {
     let text = |path: &str| databases.get(path)?.as_deref().map(String::from_utf8_lossy);
     let named = OS_RELEASE.iter().find_map(|path| package_databases::distribution(&text(path)?));
     let named = |usual: &str| named.clone().unwrap_or_else(|| usual.to_owned());
+    let licence = |package: &SbomPackage| licence(&text, package);
     let (mut packages, mut unread) = (BTreeSet::new(), Vec::new());
     for (path, content) in databases {
         let Some(content) = content else {
@@ -181,12 +229,41 @@ fn contents(databases: &Databases) -> TreePackages {
         };
         let content = String::from_utf8_lossy(content);
         packages.extend(match path.as_str() {
-            path if OS_RELEASE.contains(&path) => vec![],
+            path if OS_RELEASE.contains(&path) || path.starts_with(DOCUMENTS) || is_firmware_list(path) => {
+                vec![]
+            }
             path if APK.contains(&path) => package_databases::apk(&content, &named("alpine")),
-            _ => package_databases::dpkg(&content, &named("debian")),
+            _ => {
+                let mut packages = package_databases::dpkg(&content, &named("debian"));
+                for package in &mut packages {
+                    package.licence = licence(package);
+                }
+                packages
+            }
         });
     }
     TreePackages { packages: packages.into_iter().collect(), unread }
+}
+
+/// The licences of a package of dpkg, as its copyright file names them; where that is prose, its path.
+fn licence<'a>(
+    text: &impl Fn(&str) -> Option<std::borrow::Cow<'a, str>>,
+    package: &SbomPackage,
+) -> Option<String> {
+    let name = &package.name;
+    let owner = text(&format!("{DOCUMENTS}{name}"));
+    let path = format!("{DOCUMENTS}{}{COPYRIGHT}", owner.as_deref().unwrap_or(name));
+    let copyright = text(&path)?;
+    let list = text(&format!("{LISTS}{name}.list")).unwrap_or_default();
+    let firmware = |line: &'_ str| -> Option<String> {
+        FIRMWARE.iter().find_map(|directory| line.strip_prefix(directory)).map(str::to_owned)
+    };
+    let files: Vec<String> = list.lines().filter_map(firmware).collect();
+    // Directories are in the list too, before what is in them.
+    let is_file = |file: &&String| !files.iter().any(|other| other.starts_with(&format!("{file}/")));
+    let files: Vec<&str> = files.iter().filter(is_file).map(String::as_str).collect();
+    let named = copyright::licences(&copyright, &files);
+    Some(named.unwrap_or_else(|| format!("the text in /{path}")))
 }
 
 #[cfg(test)]
@@ -269,6 +346,39 @@ mod tests {
         let found = contents(&databases);
         assert_eq!(found.packages[0].purl(), "pkg:apk/wolfi/musl@1?arch=x86_64");
         assert_eq!((found.packages.len(), found.unread), (1, vec!["var/lib/rpm/rpmdb.sqlite".to_owned()]));
+    }
+
+    #[test]
+    fn packages_of_dpkg_have_the_licences_of_their_copyright_files() {
+        let status: String = ["firmware-bnx2", "intel-microcode", "linked", "bare"].map(paragraph).concat();
+        let copyright = "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\n\
+                         Files: bnx2/*\nLicense: binary-redist-firmware\n\nFiles: qed/*\nLicense: other\n";
+        let files = [
+            (DPKG, status.as_str()),
+            ("usr/share/doc/firmware-bnx2/copyright", copyright),
+            ("usr/share/doc/intel-microcode/copyright", "Upstream License: Redistribution."),
+            ("@usr/share/doc/linked", "firmware-bnx2"),
+            ("@usr/share/doc/elsewhere", "../../etc"),
+            (
+                "var/lib/dpkg/info/firmware-bnx2.list",
+                "/.\n/usr/lib/firmware\n/usr/lib/firmware/bnx2\n/usr/lib/firmware/bnx2/a.fw\n",
+            ),
+        ];
+        let mut databases = Databases::new();
+        LayerChanges::of(layer(&files).as_slice()).unwrap().lay_over(&mut databases);
+        let found = contents(&databases);
+        assert_eq!(found.unread, Vec::<String>::new());
+        let licence = |name: &str| {
+            let package = found.packages.iter().find(|package| package.name == name).unwrap();
+            package.licence.clone()
+        };
+        assert_eq!(licence("firmware-bnx2").as_deref(), Some("binary-redist-firmware"));
+        assert_eq!(
+            licence("intel-microcode").unwrap(),
+            "the text in /usr/share/doc/intel-microcode/copyright"
+        );
+        assert_eq!(licence("linked").as_deref(), Some("binary-redist-firmware, other"));
+        assert_eq!(licence("bare"), None);
     }
 
     #[test]
