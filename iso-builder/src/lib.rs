@@ -16,6 +16,7 @@ pub mod definition;
 pub(crate) mod elf;
 pub(crate) mod emulation;
 pub mod files;
+pub mod firmware;
 pub mod images;
 pub mod kubernetes;
 pub mod lock;

@@ -81,6 +81,7 @@ impl Chain {
                 }
             }
             spellings::publish_names(&mut root, schema());
+            spellings::list_singles(&mut root, schema());
             relocate(&mut root, shape(), &directory);
             trees.push(root);
         }

@@ -4,21 +4,25 @@
 use std::path::{Path, PathBuf};
 
 use document::format::{Format, FormatFault, FormatResult, ensure};
+use document::nearest::nearest;
 use model::release::is_boot_menu_word;
 
+use super::firmware::NONE;
 use super::restriction;
+use crate::firmware::FirmwareSet;
 use crate::images::spec as images;
 use crate::kubernetes::texts::{self as kubernetes, ArchiveName, Artifacts};
 use crate::signing::spec as signing;
 use crate::workloads::spec as workloads;
 
 /// The formats of texts, by the path of their key with `[]` for the elements of a list.
-pub(super) static FORMATS: [(&str, Format); 38] = [
+pub(super) static FORMATS: [(&str, Format); 39] = [
     ("id", format("product-id", "invalid-id", id)),
     ("name", format("product-name", "invalid-name", name)),
     ("version", format("product-version", "invalid-version", version)),
     ("packages.mirrors[]", format("mirror", "invalid-mirror", mirror)),
     ("base.debian.include[]", format("package", "invalid-package", package)),
+    ("base.debian.firmware[]", format("firmware", "invalid-firmware", firmware)),
     ("base.oci.path", EITHER),
     ("base.archive.path", FILE),
     ("base.directory.path", DIRECTORY),
@@ -188,6 +192,24 @@ fn package(text: &str) -> FormatResult {
     ensure(right, "is not the name of a Debian package")
 }
 
+/// A set of packages of firmware, or one of them.
+fn firmware(text: &str) -> FormatResult {
+    ensure(text != NONE, "stands alone: `firmware: none`")?;
+    if FirmwareSet::EVERY.iter().any(|set| set.word() == text) {
+        return Ok(());
+    }
+    package(text)?;
+    if ["firmware", "microcode"].iter().any(|part| restriction::name(text).contains(part)) {
+        return Ok(());
+    }
+    let fault = FormatFault::new(
+        "is neither servers, all nor none, nor a package of firmware or microcode; other packages go to \
+         base.debian.include",
+    );
+    let words = FirmwareSet::EVERY.map(FirmwareSet::word).into_iter().chain([NONE]);
+    Err(FormatFault { suggestion: nearest(text, words).map(str::to_owned), ..fault })
+}
+
 /// One argument of the kernel.
 fn boot_word(text: &str) -> FormatResult {
     ensure(is_boot_menu_word(text), "cannot stand in a boot menu")
@@ -233,6 +255,25 @@ mod tests {
         }
         for name in ["libc6", "grub-pc-bin [amd64]", "g++", "linux-image-amd64", "curl=7.88.1-10", "0ad"] {
             assert!(package(name).is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_firmware_is_refused_with_what_can_stand_there() {
+        for (word, told) in [
+            ("server", Some("neither servers, all nor none")),
+            ("curl", Some("base.debian.include")),
+            ("none", Some("stands alone")),
+            ("Firmware-x", Some("not the name of a Debian package")),
+            ("firmware-iwlwifi", None),
+            ("intel-microcode [amd64]", None),
+            ("servers", None),
+        ] {
+            match (firmware(word), told) {
+                (Ok(()), None) => {}
+                (Err(fault), Some(told)) => assert!(format!("{fault:?}").contains(told), "{fault:?}"),
+                (found, _) => panic!("{word}: {found:?}"),
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ mod architectures;
 mod chain;
 mod dialect;
 mod extend;
+mod firmware;
 mod formats;
 mod outputs;
 mod profile;
@@ -34,6 +35,7 @@ use crate::signing::spec::TrustSpec;
 use crate::workloads::spec::{ChartSpec, ManifestSpec};
 
 pub use chain::ExtendedDefinition;
+pub use firmware::FirmwareChoice;
 pub use outputs::{DiskSpec, OutputKind};
 pub use profile::Profile;
 #[cfg(test)]
@@ -133,6 +135,30 @@ impl Definition {
         (!self.architectures.is_empty()).then_some(self.architecture)
     }
 
+    /// The packages of its firmware, if its base is made of Debian packages.
+    #[must_use]
+    pub fn firmware_packages(&self) -> Vec<String> {
+        match &self.base {
+            Base::Debian(base) => {
+                let named: Vec<_> = base.include.iter().map(|name| firmware::plain_name(name)).collect();
+                let mut packages = base.firmware.packages(&self.packages.suite, self.architecture);
+                // The list may name another version of one.
+                packages.retain(|package| !named.contains(&firmware::plain_name(package)));
+                packages
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The packages that a base of Debian packages names: those of its list, and its firmware.
+    #[must_use]
+    pub fn base_packages(&self) -> Vec<String> {
+        match &self.base {
+            Base::Debian(base) => base.include.iter().cloned().chain(self.firmware_packages()).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Whose containerd runs on the nodes: that of the Kubernetes distribution which the OS image brings, or else what
     /// `images.runtime` says.
     #[must_use]
@@ -182,6 +208,11 @@ pub struct DebianBase {
     /// Packages to install besides the essential ones; what they depend on follows, what they recommend
     /// does not. `NAME [amd64]` counts for this architecture only, `NAME [!amd64]` for all others.
     pub include: Vec<String>,
+    /// The firmware of drivers and processors: `servers` (network cards, storage controllers, microcode), `all` (Wi-Fi, graphics and
+    /// sound too), `none`, or a list of these and of packages. It comes from `non-free-firmware` of the mirrors of the suite, which
+    /// need not name that component.
+    #[serde(default)]
+    pub firmware: FirmwareChoice,
 }
 
 /// A base taken from an OCI image.

@@ -59,8 +59,12 @@ fn changeable(schema: &mut Value) {
             "properties": { "add": list, "remove": { "type": "array" } },
             "additionalProperties": false,
         });
-        let whole = std::mem::take(schema);
-        *schema = json!({ "anyOf": [whole, changes] });
+        let mut whole = std::mem::take(schema);
+        let single = whole.as_object_mut().and_then(|keys| keys.remove("x-single"));
+        *schema = match single {
+            Some(_) => json!({ "anyOf": [items, whole, changes] }),
+            None => json!({ "anyOf": [whole, changes] }),
+        };
         for (key, value) in [("description", description), ("default", default)] {
             if let Some(value) = value {
                 schema[key] = value;

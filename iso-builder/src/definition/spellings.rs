@@ -26,6 +26,26 @@ const REGISTRY_KEYS: [(&str, &[&str]); 14] = [
     ("insecure_skip_verify", &["InsecureSkipVerify", "insecureSkipVerify"]),
 ];
 
+/// Makes lists of single values where the schema lets one element be written without the list, and an empty list of `none`.
+pub(super) fn list_singles(node: &mut TreeNode, schema: &Value) {
+    let schema = without_null(schema);
+    if schema["x-single"] == true {
+        if let NodeKind::Scalar { .. } = node.kind {
+            let items = if node.is_nothing() { Vec::new() } else { vec![node.clone()] };
+            node.kind = NodeKind::List(items);
+        }
+        if let NodeKind::List(items) = &mut node.kind
+            && matches!(&items[..], [TreeNode { kind: NodeKind::Scalar { text, .. }, .. }] if text == "none")
+        {
+            items.clear();
+        }
+    } else if let NodeKind::Map(entries) = &mut node.kind {
+        for (key, value) in entries {
+            list_singles(value, property(schema, &key.text));
+        }
+    }
+}
+
 /// Gives the keys of `registries` in the document `root`, of this JSON Schema, their published names.
 pub(super) fn publish_names(root: &mut TreeNode, schema: &Value) {
     let NodeKind::Map(entries) = &mut root.kind else { return };

@@ -20,6 +20,7 @@ use model::architecture::Architecture;
 use serde::{Deserialize, Serialize};
 
 use crate::definition::{Base, LoadedDefinition, PackageSource};
+use crate::firmware::is_free;
 use crate::images::preload::NeededImage;
 use crate::images::pull::PinnedImage;
 use crate::packages::{PackageList, ResolvedPackage};
@@ -79,6 +80,9 @@ pub struct LockRequest {
     pub source: PackageSource,
     /// The lists of packages, sorted, each once.
     pub wanted: Vec<PackageList>,
+    /// The packages among them that come from the component of firmware, which the mirrors of the suite gain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub firmware: Vec<String>,
     /// The base's path as the definition writes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base: Option<PathBuf>,
@@ -95,8 +99,8 @@ impl LockRequest {
         let definition = &loaded.definition;
         let mut wanted = Vec::new();
         let base = match &definition.base {
-            Base::Debian(base) => {
-                wanted.push(PackageList { essential: true, include: base.include.clone() });
+            Base::Debian(_) => {
+                wanted.push(PackageList { essential: true, include: definition.base_packages() });
                 None
             }
             Base::Oci(base) => Some(base.path.clone()),
@@ -108,6 +112,8 @@ impl LockRequest {
         }
         wanted.sort();
         wanted.dedup();
+        let mut firmware = definition.firmware_packages();
+        firmware.retain(|package| !is_free(package));
         let mut images: Vec<_> = pulled.iter().map(|needed| needed.reference.clone()).collect();
         images.sort();
         images.dedup();
@@ -115,6 +121,7 @@ impl LockRequest {
             architecture: definition.architecture,
             source: definition.packages.clone(),
             wanted,
+            firmware,
             base,
             images,
         }
@@ -201,6 +208,7 @@ mod tests {
                 architecture: Architecture::default(),
                 source: PackageSource::default(),
                 wanted,
+                firmware: vec![],
                 base: None,
                 images: vec![],
             },

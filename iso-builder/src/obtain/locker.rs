@@ -97,8 +97,9 @@ impl Locker<'_> {
     fn resolve(&self, wanted: WantedInputs, known: Option<Lock>) -> Result<Lock> {
         let WantedInputs { request, base, kubernetes, files } = wanted;
         let same_packages = known.as_ref().filter(|lock| {
-            (lock.request.architecture, &lock.request.source, &lock.request.wanted, &lock.base)
-                == (request.architecture, &request.source, &request.wanted, &base)
+            let LockRequest { architecture, source, wanted, firmware, .. } = &lock.request;
+            (architecture, source, wanted, firmware, &lock.base)
+                == (&request.architecture, &request.source, &request.wanted, &request.firmware, &base)
         });
         let (epoch, packages) = match same_packages {
             Some(lock) => (lock.epoch, lock.packages.clone()),
@@ -215,6 +216,7 @@ mod tests {
             architecture: Default::default(),
             source: PackageSource::default(),
             wanted: vec![],
+            firmware: vec![],
             base: None,
             images: images.iter().map(|image| image.parse().unwrap()).collect(),
         };

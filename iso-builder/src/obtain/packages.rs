@@ -47,6 +47,7 @@ pub(crate) fn resolve(
         suite: request.source.suite.clone(),
         mirrors: request.source.mirrors.clone(),
         wanted: request.wanted.clone(),
+        firmware: request.firmware.clone(),
     };
     let answer =
         progress.within("resolve", message, || ask(cache, work, request.architecture, "resolved.json"))?;
@@ -105,6 +106,7 @@ mod tests {
             architecture: Default::default(),
             source: Default::default(),
             wanted: vec![],
+            firmware: vec![],
             base: None,
             images: vec![],
         };

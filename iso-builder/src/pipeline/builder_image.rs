@@ -24,7 +24,7 @@ use super::image_report::ImageReport;
 use super::options::InputOptions;
 use super::program::{self, InstallerChoice};
 use crate::cache::{StepKey, StepOutputs};
-use crate::definition::{Base, Definition, DiskSpec, LoadedDefinition, OutputKind};
+use crate::definition::{Base, Definition, DiskSpec, FirmwareChoice, LoadedDefinition, OutputKind};
 use crate::files::{digest_of_path, link_or_copy};
 use crate::images::Store;
 use crate::images::contents::LayerContents;
@@ -61,8 +61,12 @@ pub struct BuilderImageOptions {
 
 /// Makes the image and writes it as an OCI image layout.
 pub fn builder_image(options: &BuilderImageOptions, progress: &Progress) -> Result<ImageReport> {
-    let loaded = LoadedDefinition::read_one(&options.inputs.definition, options.inputs.architecture)?;
+    let mut loaded = LoadedDefinition::read_one(&options.inputs.definition, options.inputs.architecture)?;
     check_definition(&loaded)?;
+    if let Base::Debian(base) = &mut loaded.definition.base {
+        // A container has no devices of its own.
+        base.firmware = FirmwareChoice::none();
+    }
     let architecture = loaded.definition.architecture;
     let installer = program::check(&options.installer.path(architecture)?, architecture)?;
     if Architecture::of_this_program() != architecture {

@@ -16,7 +16,8 @@ use trust::Revocations;
 use super::inputs::{built, shipped};
 use super::program::InstallerChoice;
 use super::{base_contents, base_listing, configuration, host_programs, program, signing};
-use crate::definition::{Base, DebianBase, Definition, LoadedDefinition};
+use crate::definition::{Base, Definition, FirmwareChoice, LoadedDefinition};
+use crate::firmware::{self, FirmwareSet, FirmwareSize};
 use crate::images::PreloadSource;
 use crate::images::import::{self, ImageImport};
 use crate::images::preload::{self, NeededImage, PreloadPlan, PresentImage};
@@ -95,6 +96,7 @@ fn check_one(loaded: &LoadedDefinition, options: &CheckOptions) -> Result<CheckR
     report.add("definition", Ok(Some((CheckState::Ok, format!("{product}{}", extended(loaded))))));
     report.add("configurations", configurations(loaded, scratch.path()));
     report.add("base", base(loaded));
+    report.add("firmware", Ok(firmware(loaded)));
     report.add("kubernetes", kubernetes(loaded));
     report.add("image lists", image_lists(loaded));
     let local = report.collect("archives and layouts", local(loaded));
@@ -206,7 +208,7 @@ fn trust(loaded: &LoadedDefinition) -> Result<Option<Finding>> {
 fn base(loaded: &LoadedDefinition) -> Result<Option<Finding>> {
     let shown = |path: &Path| loaded.resolve(path).display().to_string();
     Ok(Some(match &loaded.definition.base {
-        Base::Debian(base) => debian(loaded, base)?,
+        Base::Debian(_) => debian(loaded)?,
         Base::Directory(base) => {
             let path = loaded.resolve(&base.path);
             if !["usr", "etc"].iter().all(|name| path.join(name).is_dir()) {
@@ -240,19 +242,20 @@ fn of_archive(loaded: &LoadedDefinition, paths: Option<BTreeSet<PathBuf>>, shown
     Ok(ok(shown.to_owned()))
 }
 
-fn debian(loaded: &LoadedDefinition, base: &DebianBase) -> Result<Finding> {
+fn debian(loaded: &LoadedDefinition) -> Result<Finding> {
     let source = &loaded.definition.packages;
     let lock = Lock::read(&Lock::path_of(loaded)).ok().flatten();
     let request = LockRequest::of(loaded, &[]);
     let lock = lock
         .filter(|lock| lock.request.architecture == request.architecture)
         .filter(|lock| (&lock.request.source, &lock.request.wanted) == (&request.source, &request.wanted));
+    let packages = loaded.definition.base_packages();
     let (missing, known) = match &lock {
         Some(lock) => {
             (base_contents::missing_packages(loaded, &lock.packages)?, "the packages of the lock file")
         }
         None => {
-            let missing = base_contents::missing(loaded, |contents| contents.lacks_names(&base.include))?;
+            let missing = base_contents::missing(loaded, |contents| contents.lacks_names(&packages))?;
             (missing, "the packages that the definition names")
         }
     };
@@ -266,8 +269,41 @@ fn debian(loaded: &LoadedDefinition, base: &DebianBase) -> Result<Finding> {
         );
         return Ok((CheckState::Warning, told));
     }
-    let (suite, count) = (&source.suite, base.include.len());
+    let (suite, count) = (&source.suite, packages.len());
     Ok(ok(format!("Debian {suite} with {count} packages and what they depend on")))
+}
+
+/// What the firmware of a base of Debian packages takes, and what the other choices would.
+fn firmware(loaded: &LoadedDefinition) -> Option<Finding> {
+    let definition = &loaded.definition;
+    let Base::Debian(base) = &definition.base else { return None };
+    let suite = &definition.packages.suite;
+    let told = |word: &str, packages: &[String]| {
+        let names = packages.iter().filter_map(|package| package.split(['=', '/']).next());
+        let sizes: Vec<_> = names.map(|name| firmware::size(suite, name)).collect();
+        let unknown = sizes.iter().filter(|size| size.is_none()).count();
+        let FirmwareSize { download, installed } = sizes.into_iter().flatten().sum();
+        let beside = match unknown {
+            0 => String::new(),
+            count => format!(" beside {} of unknown size", counted(count, "package")),
+        };
+        match packages.len() {
+            0 => format!("{word}: nothing"),
+            count => format!(
+                "{word}: {}, about {download} to download and {installed} installed{beside}",
+                counted(count, "package")
+            ),
+        }
+    };
+    let chosen = told(&base.firmware.words(), &base.firmware.packages(suite, definition.architecture));
+    let others = FirmwareSet::EVERY.map(|set| {
+        let packages = FirmwareChoice::from(set).packages(suite, definition.architecture);
+        (FirmwareChoice::from(set), packages)
+    });
+    let others = others.into_iter().chain([(FirmwareChoice::none(), Vec::new())]);
+    let others = others.filter(|(choice, _)| *choice != base.firmware);
+    let others: Vec<_> = others.map(|(choice, packages)| told(&choice.words(), &packages)).collect();
+    Some(ok(format!("{chosen} ({})", others.join("; "))))
 }
 
 /// Checks that a directory has the files of the release, and that its programs are of that release. Digests are computed by a build.
@@ -539,6 +575,32 @@ mod tests {
         }
         assert!(!message.contains("containerd"), "without images: {message}");
         assert_eq!(base("deb http://mirror.example.org trixie main").0, CheckState::Warning);
+    }
+
+    #[test]
+    fn the_size_of_each_choice_of_firmware_is_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let message = |firmware: &str| {
+            let text =
+                format!("{{id: a, name: A, version: '1', base: {{debian: {{include: [dash]{firmware}}}}}}}");
+            fs::write(directory.path().join("image.yaml"), text).unwrap();
+            state(&checked(directory.path(), false), "firmware").1
+        };
+        let servers = message("");
+        assert!(servers.starts_with("servers: 13 packages, about 27."), "{servers}");
+        assert!(servers.contains("(all: 3") && servers.ends_with("; none: nothing)"), "{servers}");
+        let none = message(", firmware: none");
+        assert!(
+            none.starts_with("none: nothing (servers: 13 packages") && none.contains("; all: "),
+            "{none}"
+        );
+        let named = message(", firmware: [firmware-bnx2, firmware-acme]");
+        assert!(
+            named.contains("firmware-acme: 2 packages") && named.contains("1 package of unknown size"),
+            "{named}"
+        );
+        let other = whole();
+        assert!(checked(other.path(), false).checks.iter().all(|check| check.part != "firmware"));
     }
 
     #[test]

@@ -57,4 +57,24 @@ mod tests {
             assert!(added.windows(text.len()).any(|bytes| bytes == text.as_bytes()), "{text}");
         }
     }
+
+    #[test]
+    fn microcode_stays_plain_in_front_of_the_installer() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let microcode = [7; 999];
+        let path = "kernel/x86/microcode/GenuineIntel.bin";
+        let early = initrd::archive(&[ArchivedFile { path, content: &microcode, executable: false }]);
+        fs::write(at("dracut"), [&early[..], &saying("of dracut").1].concat()).unwrap();
+        fs::write(at("installer"), b"the program").unwrap();
+        complete(&at("dracut"), &at("installer"), b"the store", directory.path()).unwrap();
+        let made = fs::read(at("initrd")).unwrap();
+        assert!(made.starts_with(&early));
+        // What follows is one frame of zstd.
+        assert_eq!(made[early.len()..][..4], [0x28, 0xb5, 0x2f, 0xfd]);
+        let mut plain = Vec::new();
+        initrd::unpack(&mut std::io::Cursor::new(made), &mut plain).unwrap();
+        let entries = initrd::entries(&mut std::io::Cursor::new(plain)).unwrap();
+        assert!(entries.contains_key(path) && entries.contains_key("usr/bin/installer"));
+    }
 }

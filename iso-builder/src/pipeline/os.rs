@@ -23,9 +23,13 @@ impl Build<'_> {
         // With another base the packages are only those of container images, which do not go into the base.
         let debian = matches!(definition.base, Base::Debian(_));
         let packages = self.lock.packages.iter().filter(|_| debian).map(|package| package.sha256);
+        let base = match &definition.base {
+            Base::Debian(_) => json!({ "debian": { "include": definition.base_packages() } }),
+            other => json!(other),
+        };
         let inputs = json!({
             "epoch": self.lock.epoch,
-            "base": definition.base,
+            "base": base,
             "suite": debian.then_some(&definition.packages.suite),
             "digest": self.lock.base,
             "packages": packages.collect::<Vec<_>>(),
@@ -42,10 +46,10 @@ impl Build<'_> {
         };
         self.inputs.cache.step(&self.base_key(), |out| {
             let work = match &definition.base {
-                Base::Debian(base) => StepWork::Bootstrap {
+                Base::Debian(_) => StepWork::Bootstrap {
                     suite: definition.packages.suite.clone(),
                     repository: self.repository()?,
-                    include: base.include.clone(),
+                    include: definition.base_packages(),
                 },
                 Base::Oci(base) => {
                     StepWork::Import(BaseSource::Oci(absolute(&base.path)?, base.reference.clone()))
@@ -132,7 +136,7 @@ impl Build<'_> {
             "identity": rootfs.identity,
             "level": rootfs.level,
         });
-        self.inputs.cache.step(&StepKey::new("rootfs", 7, inputs), |out| {
+        self.inputs.cache.step(&StepKey::new("rootfs", 8, inputs), |out| {
             let message = format!("Making the OS image (zstd {})", rootfs.level);
             self.progress.within("rootfs", message, || self.sandboxed(StepWork::Rootfs(rootfs), out))
         })

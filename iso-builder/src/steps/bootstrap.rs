@@ -10,6 +10,7 @@ use model::architecture::Architecture;
 use super::limit::long;
 use super::repository::PackageRepository;
 use super::request::StepRequest;
+use crate::firmware::asks_for_a_licence;
 
 /// The `mmdebstrap` command as it runs in the sandbox, where it is root and needs no mode of its own.
 pub(super) fn mmdebstrap(
@@ -51,7 +52,17 @@ pub(super) fn bootstrap(
     repository: &PackageRepository,
     include: &[String],
 ) -> Result<()> {
-    run(request, "essential", suite, repository, include, &[], "base.tar")
+    let names = include.iter().filter_map(|package| package.split(['=', '/']).next());
+    let accepted: Vec<_> = names.filter(|name| asks_for_a_licence(name)).map(accept_licence).collect();
+    let hooks: Vec<_> = accepted.iter().map(String::as_str).collect();
+    run(request, "essential", suite, repository, include, &hooks, "base.tar")
+}
+
+/// The hook that tells debconf that the licence of a package is accepted, as the definition names it: without, `dpkg` fails.
+fn accept_licence(package: &str) -> String {
+    format!(
+        "--essential-hook=echo {package} {package}/license/accepted boolean true | chroot \"$1\" debconf-set-selections"
+    )
 }
 
 /// Makes `layer.tar`.

@@ -65,7 +65,9 @@ fn read(path: &Path) -> Result<StepRequest> {
 
 fn run(request: &StepRequest) -> Result<()> {
     match &request.work {
-        StepWork::Resolve { suite, mirrors, wanted } => resolve::resolve(request, suite, mirrors, wanted),
+        StepWork::Resolve { suite, mirrors, wanted, firmware } => {
+            resolve::resolve(request, suite, mirrors, wanted, firmware)
+        }
         StepWork::Bootstrap { suite, repository, include } => {
             bootstrap::bootstrap(request, suite, repository, include)
         }

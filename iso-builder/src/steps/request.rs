@@ -34,6 +34,8 @@ pub enum StepWork {
         /// As for `mmdebstrap`.
         mirrors: Vec<String>,
         wanted: Vec<PackageList>,
+        /// The packages of firmware among them; with any, the mirrors of the suite gain the component that has them.
+        firmware: Vec<String>,
     },
     /// Puts a root file system together from a local repository; writes `base.tar`.
     Bootstrap {

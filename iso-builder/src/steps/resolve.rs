@@ -11,6 +11,7 @@ use base::files;
 
 use super::bootstrap::mmdebstrap;
 use super::request::StepRequest;
+use crate::firmware::COMPONENT;
 use crate::packages::{PackageList, ResolvedPackage};
 
 /// Asks apt. `mmdebstrap` sets up apt with the mirrors and keys, and verifies their signatures; a hook lets apt print
@@ -20,6 +21,7 @@ pub(super) fn resolve(
     suite: &str,
     mirrors: &[String],
     wanted: &[PackageList],
+    firmware: &[String],
 ) -> Result<()> {
     let archive = request.scratch.join("resolved.tar");
     let hooks = wanted.iter().enumerate().map(|(number, list)| {
@@ -32,8 +34,17 @@ pub(super) fn resolve(
             list.include.join(" ")
         )
     });
-    let command = mmdebstrap(request, "custom", suite, &archive, mirrors, hooks.collect());
-    SystemRunner.run(&command).map_err(|error| explain(&error, suite))?;
+    let mut options: Vec<String> = hooks.collect();
+    let mut mirrors = mirrors.to_vec();
+    if !firmware.is_empty() {
+        // For mirrors without components: those of mmdebstrap, and URLs alone.
+        options.push(format!("--components=main,{COMPONENT}"));
+        mirrors.iter_mut().for_each(|line| gain_firmware(line, suite));
+    }
+    let command = mmdebstrap(request, "custom", suite, &archive, &mirrors, options);
+    SystemRunner.run(&command).map_err(|error| {
+        without_firmware(&error, suite, &mirrors, firmware).unwrap_or_else(|| explain(&error, suite))
+    })?;
     let mut packages = BTreeMap::new();
     let mut archive = tar::Archive::new(File::open(&archive)?);
     for entry in archive.entries()? {
@@ -50,6 +61,68 @@ pub(super) fn resolve(
     ensure!(!packages.is_empty() || wanted.is_empty(), "apt listed no packages");
     let packages: Vec<ResolvedPackage> = packages.into_values().collect();
     files::write_atomically(&request.out.join("resolved.json"), &serde_json::to_vec(&packages)?, 0o644)
+}
+
+/// Adds the component of firmware to a line of sources.list, if it is a mirror of this suite, or of its updates, with `main`. Other lines
+/// stay: repositories of vendors have components of their own.
+fn gain_firmware(line: &mut String, suite: &str) {
+    let mut rest = line.trim().strip_prefix("deb").unwrap_or_default().trim_start();
+    if let Some((_, after)) = rest.strip_prefix('[').and_then(|options| options.split_once(']')) {
+        rest = after;
+    }
+    let mut words = rest.split_whitespace().skip(1);
+    let of_suite = words.next().and_then(|word| word.strip_prefix(suite));
+    let components: Vec<_> = words.collect();
+    let is_mirror = of_suite.is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '/']));
+    if is_mirror && components.contains(&"main") && !components.contains(&COMPONENT) {
+        *line = format!("{} {COMPONENT}", line.trim_end());
+    }
+}
+
+/// The failure if apt finds no package of the firmware: a mirror that lacks the component is only a warning of apt.
+fn without_firmware(
+    error: &anyhow::Error,
+    suite: &str,
+    mirrors: &[String],
+    firmware: &[String],
+) -> Option<Failure> {
+    let text = format!("{error:#}");
+    let unknown = |line: &str| {
+        let name = line.trim().strip_prefix("E: Unable to locate package ")?;
+        let name = name.trim().to_owned();
+        let is_firmware = firmware.iter().any(|package| package.split(['=', '/']).next() == Some(&name));
+        is_firmware.then_some(name)
+    };
+    let mut missing: Vec<_> = text.lines().filter_map(unknown).collect();
+    missing.sort();
+    missing.dedup();
+    if missing.is_empty() {
+        return None;
+    }
+    // Packages of the component are there: these have another name on the mirror.
+    let is_there = missing.len() < firmware.len();
+    let asked = match mirrors {
+        [] => format!("the usual mirrors of Debian with main and {COMPONENT}"),
+        lines => lines.join("\n    "),
+    };
+    let (what, hint) = match is_there {
+        false => (
+            format!(
+                "no mirror has the component {COMPONENT}, from which base.debian.firmware takes its packages"
+            ),
+            format!(
+                "Add a mirror that has it to packages.mirrors, as in deb http://deb.debian.org/debian {suite} main {COMPONENT}; or \
+                 write `firmware: none` below base.debian for an image without."
+            ),
+        ),
+        true => (
+            format!("no mirror has the packages of base.debian.firmware {}", missing.join(", ")),
+            "Correct their names, or give a mirror that has them in packages.mirrors.".to_owned(),
+        ),
+    };
+    let why =
+        anyhow::anyhow!("apt does not find {}; it was asked for them on\n    {asked}", missing.join(", "));
+    Some(Failure::new(Class::Invalid, what).because(why).hint(hint))
 }
 
 /// apt's messages for a repository whose signature it cannot accept, from apt-secure(8) with gpgv or Sequoia's sqv.
@@ -146,6 +219,50 @@ mod tests {
             let text = base::failure::render(&failure.into());
             assert!(text.contains(said.lines().next().unwrap()) && !text.contains("I: running"), "{text}");
         }
+    }
+
+    #[test]
+    fn mirrors_of_the_suite_gain_the_component_of_firmware_and_other_lines_stay() {
+        for (line, gains) in [
+            ("deb http://m/debian trixie main", true),
+            ("deb http://m/debian trixie main contrib", true),
+            ("deb [arch=amd64 signed-by=/a.gpg] http://m/debian trixie-updates main", true),
+            ("deb [ trusted=yes ] http://m/debian-security trixie-security main ", true),
+            ("deb http://m/debian trixie main non-free-firmware", false),
+            ("deb http://m/debian sid main", false),
+            ("deb http://m/debian trixie2 main", false),
+            ("deb https://vendor.example.org/apt trixie stable", false),
+            ("deb [trusted=yes] http://m ./", false),
+            ("http://m/debian", false),
+        ] {
+            let mut gained = line.to_owned();
+            gain_firmware(&mut gained, "trixie");
+            let expected =
+                if gains { format!("{} non-free-firmware", line.trim_end()) } else { line.to_owned() };
+            assert_eq!(gained, expected);
+        }
+    }
+
+    #[test]
+    fn a_mirror_without_the_component_is_told_with_its_line_and_with_what_to_do() {
+        let mirrors = ["deb http://m/debian trixie main non-free-firmware".to_owned()];
+        let firmware = ["firmware-bnx2".to_owned(), "firmware-qlogic=1".to_owned()];
+        let told = |said: &str| {
+            let error = anyhow::anyhow!("I: running\n{said}");
+            without_firmware(&error, "trixie", &mirrors, &firmware).map(|failure| {
+                assert_eq!(failure.class(), Class::Invalid);
+                base::failure::render(&failure.into())
+            })
+        };
+        let all =
+            told("E: Unable to locate package firmware-bnx2\nE: Unable to locate package firmware-qlogic");
+        let all = all.unwrap();
+        for part in ["no mirror has the component non-free-firmware", &mirrors[0], "firmware: none"] {
+            assert!(all.contains(part), "{part}: {all}");
+        }
+        let one = told("E: Unable to locate package firmware-bnx2").unwrap();
+        assert!(one.contains("the packages of base.debian.firmware firmware-bnx2"), "{one}");
+        assert_eq!(told("E: Unable to locate package nosuch"), None);
     }
 
     #[test]

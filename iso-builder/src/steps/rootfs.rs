@@ -27,7 +27,8 @@ use super::within::within;
 use crate::product;
 
 /// Paths that are removed from the image. Kernel and initrd are payloads of their own; host keys and logs belong to a
-/// machine; indexes and caches are remade or not needed. A trailing `/*` empties a directory.
+/// machine; indexes and caches are remade or not needed. The kernel takes microcode only from the front of the initrd, since it loads
+/// none later (Documentation/arch/x86/microcode.rst). A trailing `/*` empties a directory.
 const REMOVED_PATHS: &[&str] = &[
     "boot/*",
     "vmlinuz",
@@ -39,6 +40,8 @@ const REMOVED_PATHS: &[&str] = &[
     "etc/apt/sources.list",
     "run/*",
     "tmp/*",
+    "usr/lib/firmware/amd-ucode/*",
+    "usr/lib/firmware/intel-ucode/*",
     "var/cache/*",
     "var/lib/apt/*",
     "var/lib/dpkg/*-old",

@@ -116,8 +116,8 @@ pub(super) fn nic_link(subject: &CheckSubject<'_>) -> CheckOutcome {
 /// Cards and controllers that the kernel cannot use, or not wholly.
 pub(super) fn drivers(subject: &CheckSubject<'_>) -> CheckOutcome {
     const NO_DRIVER: &str = "Take a release with a newer kernel, or one with the module that drives it.";
-    const NO_FIRMWARE: &str = "Add the package of Debian that has the file to base.debian.include of the image definition, and \
-                               non-free-firmware to the mirror in packages.mirrors.";
+    const NO_FIRMWARE: &str = "Take a release whose image definition has the firmware: base.debian.firmware is servers, all, or a list \
+                               that also names the package of Debian with the file.";
     let devices = match &subject.facts.devices {
         Ok(devices) => devices,
         Err(why) => return CheckOutcome::could_not_run(why),
