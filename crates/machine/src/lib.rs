@@ -7,6 +7,7 @@
 //! | [`inventory`] | disks and network cards, from sysfs and from the bytes on the disks; devices with their drivers |
 //! | [`nics`], [`nic_setup`] | the network cards that a node remembers, and finding them again |
 //! | [`network`] | the profiles of NetworkManager, and the addresses that came of them |
+//! | [`host`] | settings of the machine under virtual machines: what it can do, setting it up, and what came of it |
 //! | [`live`] | the live system that an install runs in |
 //! | [`clock`], [`keyboard`] | the clock beside another one; layouts of the keyboard |
 //! | [`installed_node`] | the node at a root directory, by its document: what everything else on a node begins with |
@@ -21,6 +22,7 @@
 pub mod arrays;
 pub mod clock;
 pub mod console_text;
+pub mod host;
 pub mod hostname;
 pub mod image_health;
 pub mod installed_node;

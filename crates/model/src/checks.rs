@@ -1,7 +1,7 @@
 //! The names of the checks of a machine, which configurations may skip; the installer makes them.
 
 /// Every check, in the order in which they are made and shown.
-pub const NAMES: [&str; 26] = [
+pub const NAMES: [&str; 28] = [
     "cpu",
     "memory",
     "kvm",
@@ -9,6 +9,8 @@ pub const NAMES: [&str; 26] = [
     "firmware",
     "dmi-uuid",
     "drivers",
+    "host-settings",
+    "passthrough",
     "disk-size",
     "disk-speed",
     "nic-link",

@@ -36,6 +36,9 @@ pub struct ApplyOutcome {
     pub removed: Vec<String>,
     /// Parts of the document without effect on a node, and why.
     pub warnings: Vec<String>,
+    /// The arguments of `os.host` that the kernel gets from the next start on, if they are others than before; on a running node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_kernel_arguments: Option<Vec<String>>,
 }
 
 /// Applies the document at `document` to the directory `root`, which is not running, on this machine. A document with mistakes is

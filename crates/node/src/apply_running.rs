@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::apply::{ApplyOutcome, apply_on};
+use super::host;
 use base::command::Runner;
 use cluster::configuration::MachineSize;
 use machine::inventory::nics;
@@ -13,12 +14,20 @@ use machine::nics::RememberedCards;
 use model::config;
 
 /// Applies the document of the running node at `root` because a person has asked for it: the network cards that it names are
-/// remembered as they are now, and logins show which of them are missing.
+/// remembered as they are now, logins show which of them are missing, and the boot loader gets the kernel arguments of `os.host`.
 pub fn apply_running(document: &Path, root: &Path, runner: &dyn Runner) -> Result<ApplyOutcome> {
     let config = config::load(document)?;
     let present = nics::scan(&root.join("sys"));
     RememberedCards::beside(document).unwrap_or_default().after(&config, &present).keep_beside(document)?;
-    let outcome = apply_on(document, root, MachineSize::read(Path::new("/proc"))?, &present)?;
+    let mut outcome = apply_on(document, root, MachineSize::read(Path::new("/proc"))?, &present)?;
+    outcome.warnings.extend(host::kept_devices(root, &config));
+    // The files are as the document says; the rest waits for a boot loader that can be written.
+    match host::keep_words(root, &config) {
+        Ok(words) => outcome.next_kernel_arguments = words,
+        Err(error) => outcome
+            .warnings
+            .push(format!("the kernel arguments of `os.host` do not reach the next start: {error:#}")),
+    }
     show_missing(root, &config, runner)?;
     Ok(outcome)
 }

@@ -6,6 +6,7 @@
 //! | [`root_image`] | the OS image, opened in the initrd by the hashes of its release, and watched while the node runs |
 //! | [`apply`](mod@apply), [`apply_running`] | the files of the document, written below a root directory |
 //! | [`render`](mod@render), [`accounts`] | what those files are; pure |
+//! | [`host`] | the machine under virtual machines, set up at each start |
 //! | [`network_trial`] | a changed network that is taken back unless somebody confirms it |
 //! | [`update`] | writing a slot, trying it, going back |
 //! | [`recovery`], [`pending_reset`] | the recovery system, and the request for a reset |
@@ -16,6 +17,7 @@ pub mod applied;
 pub mod apply;
 pub mod apply_running;
 pub mod boot;
+pub mod host;
 pub mod network_trial;
 pub mod pending_reset;
 mod proxies;

@@ -49,6 +49,10 @@ pub fn render(config: &InstallConfig, machine: Option<&MachineId>, cards: &CardS
     let settings = os.sysctls.iter().map(|(key, value)| format!("{key} = {value}")).collect();
     lines("etc/sysctl.d/90-nqrust.conf", NOTE, settings);
     lines("etc/modules-load.d/nqrust.conf", NOTE, os.modules.iter().map(ToString::to_string).collect());
+    let nested = os.host.nested_virtualization.map(u8::from);
+    let options =
+        nested.iter().flat_map(|on| ["intel", "amd"].map(|maker| format!("options kvm_{maker} nested={on}")));
+    lines("etc/modprobe.d/nqrust-host.conf", NOTE, options.collect());
     files.sort_by(|one, other| one.path.cmp(&other.path));
     files
 }
@@ -132,6 +136,21 @@ mod tests {
     fn without_name_and_machine_id_the_image_keeps_its_own() {
         let files = render(&InstallConfig::default(), None, &CardSelectors::default());
         assert!(!files.iter().any(|file| file.path == "etc/hostname" || file.path == "etc/machine-id"));
+    }
+
+    #[test]
+    fn nested_virtualization_is_an_option_of_both_modules_where_it_is_set() {
+        let file = |text: &str| {
+            let config = parse(text, "f").unwrap();
+            let files = render(&config, None, &CardSelectors::default());
+            let file = files.into_iter().find(|file| file.path == "etc/modprobe.d/nqrust-host.conf")?;
+            String::from_utf8(file.bytes).ok()
+        };
+        let on = file("os: {host: {nested_virtualization: true}}").unwrap();
+        assert!(on.ends_with("\noptions kvm_intel nested=1\noptions kvm_amd nested=1\n"), "{on}");
+        let off = file("os: {host: {nested_virtualization: false}}").unwrap();
+        assert!(off.contains("kvm_intel nested=0\n"), "{off}");
+        assert_eq!(file("os: {host: {iommu: true}}"), None);
     }
 
     #[test]

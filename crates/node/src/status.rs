@@ -16,6 +16,7 @@ use cluster::stages::observed_node::ObservedNode;
 use cluster::stages::readiness_watch::{self, ReadyRecord};
 use cluster::stages::{self, Stage};
 use machine::arrays::{self, ArrayStatus};
+use machine::host::{self, SettingState};
 use machine::image_health::ImageHealth;
 use machine::installed_node::InstalledNode;
 use machine::nics::MissingCards;
@@ -43,6 +44,9 @@ pub struct Status {
     pub mounts: Vec<MountedPlace>,
     /// The arrays of a mirrored system.
     pub arrays: Vec<ArrayStatus>,
+    /// The settings of `os.host`, and what is found of each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub host: Vec<SettingState>,
     /// Whether the document differs from what was applied.
     pub pending: bool,
     /// The mistakes of the document, a line each. Values that do not fit their keys are ignored.
@@ -88,6 +92,7 @@ impl Status {
             slot,
             mounts: places(&proc_text(root, "self/mountinfo")?),
             arrays: arrays::arrays(root),
+            host: host::states(root, &config.os),
             pending: applied.document != Some(apply::digest_of(&below(root, DOCUMENT))?),
             images: BlobCount { expected, present, deferred },
             mistakes: node.mistakes.clone(),
@@ -167,6 +172,9 @@ impl fmt::Display for Status {
         }
         for (index, array) in self.arrays.iter().enumerate() {
             writeln!(f, "{:9} {array}", if index == 0 { "mirror" } else { "" })?;
+        }
+        for (index, state) in self.host.iter().enumerate() {
+            writeln!(f, "{:9} {state}", if index == 0 { "host" } else { "" })?;
         }
         self.cluster(f)?;
         for (index, place) in self.mounts.iter().enumerate() {
@@ -314,6 +322,23 @@ mod tests {
         let text = gather(root.path()).unwrap().to_string();
         let expected = "mirror    config whole: 2 of 2 disks (vda3, vdb3), md127\n\
                         \x20         persistent DEGRADED: 1 of 2 disks (vda7), md126\n";
+        assert!(text.contains(expected), "{text}");
+    }
+
+    #[test]
+    fn a_person_reads_which_settings_of_the_machine_are_in_effect() {
+        let root = node();
+        let document = "os: {hostname: node-1, host: {huge_pages: [{size: 2M, count: 8}], cpu: {governor: performance}}}\n\
+                        install: {role: management, mode: join}\n";
+        fs::write(root.path().join("oem/node.yaml"), document).unwrap();
+        let pages = root.path().join("sys/kernel/mm/hugepages/hugepages-2048kB");
+        fs::create_dir_all(&pages).unwrap();
+        fs::write(pages.join("nr_hugepages"), "8\n").unwrap();
+        let text = gather(root.path()).unwrap().to_string();
+        let expected = "host      huge_pages: 8 of 8 pages of 2M\n\
+                        \x20         cpu.governor: none, NOT as the document asks\n\
+                        \x20         kernel arguments: this start was without hugepagesz=2M hugepages=8 (restart the node), \
+                        NOT as the document asks\n";
         assert!(text.contains(expected), "{text}");
     }
 

@@ -8,6 +8,7 @@ use std::path::Path;
 use super::dmi;
 use base::files::{read_at_most, read_text};
 use base::size::ByteSize;
+use machine::host::HostFacts;
 use machine::inventory::pci::PciDevice;
 use machine::inventory::{Inventory, Roots};
 
@@ -25,6 +26,8 @@ pub struct MachineFacts {
     pub uefi: Fact<bool>,
     /// The network cards and disk controllers on the PCI bus.
     pub devices: Fact<Vec<PciDevice>>,
+    /// What it can do for virtual machines.
+    pub host: Fact<HostFacts>,
     /// The firmware's UUID; `None` if the firmware has none.
     pub uuid: Fact<Option<String>>,
     pub inventory: Inventory,
@@ -58,6 +61,7 @@ impl MachineFacts {
                 false => Err("the kernel reports nothing about the firmware".into()),
             }),
             devices: Ok(PciDevice::scan(roots)),
+            host: Ok(HostFacts::scan(&roots.sys)),
             uuid: uuid(&roots.sys),
             inventory,
         }
@@ -90,6 +94,7 @@ impl MachineFacts {
             model: None,
             uefi: unknown(),
             devices: unknown(),
+            host: unknown(),
             uuid: unknown(),
             inventory,
         }

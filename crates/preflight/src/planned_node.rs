@@ -5,10 +5,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use super::limits::Workload;
 use cluster::join_query::{ClusterNetworks, Ports, Version, is_server};
 use machine::network;
+use machine::nics::wanted;
 use model::config::network::NetworkMethod;
 use model::config::{
-    DiskSelector, Distribution, InstallConfig, Interface, Method, Mode, Network, Profile, Role, Secret,
-    VipMode,
+    DiskSelector, Distribution, HostSettings, InstallConfig, Interface, Method, Mode, Network, Profile, Role,
+    Secret, VipMode,
 };
 
 const PROXY_VARIABLES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"];
@@ -20,6 +21,11 @@ pub struct PlannedNode {
     pub workload: Workload,
     pub device: Option<DiskSelector>,
     pub data_disk: Option<DiskSelector>,
+    pub mirror: Option<DiskSelector>,
+    /// The settings of the machine under virtual machines.
+    pub host: HostSettings,
+    /// The cards of every network of the configuration.
+    pub all_cards: Vec<Interface>,
     /// The cards of the management network; empty if the configuration names none.
     pub cards: Vec<Interface>,
     /// Addresses that no other machine may have.
@@ -140,6 +146,9 @@ impl PlannedNode {
             workload: Workload::of(config.kubernetes.distribution()),
             device: install.device.clone(),
             data_disk: install.data_disk.clone(),
+            mirror: install.mirror.clone(),
+            host: os.host.clone(),
+            all_cards: wanted(config).into_iter().map(|wanted| wanted.card.clone()).collect(),
             cards: management.map(|management| management.interfaces.clone()).unwrap_or_default(),
             claims: claims(config),
             dhcp: management.is_none_or(|management| management.method == Method::Dhcp),

@@ -11,6 +11,7 @@ use base::program::Context;
 use machine::paths::DOCUMENT;
 use node::apply::{self, ApplyOutcome};
 use node::apply_running::apply_running;
+use node::host::next_words;
 use node::network_trial::run as trial;
 
 #[derive(Debug, clap::Args)]
@@ -66,6 +67,7 @@ fn tell(outcome: &ApplyOutcome, running: bool) -> String {
         paths.iter().map(|path| format!("{verb} /{path}\n")).collect()
     };
     let mut text = line("wrote", &outcome.written) + &line("removed", &outcome.removed);
+    text.extend(outcome.next_kernel_arguments.iter().map(|words| next_words(words) + "\n"));
     if text.is_empty() {
         text.push_str("Nothing to do: the files are as the document says.\n");
     } else if running {
@@ -84,6 +86,10 @@ fn tell(outcome: &ApplyOutcome, running: bool) -> String {
 const ADVICE: &[(&str, &str)] = &[
     ("etc/hostname", "The host name takes effect at the next boot."),
     ("etc/machine-id", "The machine id takes effect at the next boot."),
+    (
+        "etc/modprobe.d/",
+        "Options of kernel modules take effect when the modules are loaded: at the next boot.",
+    ),
     ("etc/modules-load.d/", "Kernel modules are loaded at the next boot."),
     ("etc/sysctl.d/", "Kernel settings take effect at the next boot, or now with: sysctl --system"),
     (
@@ -122,6 +128,9 @@ mod tests {
         assert!(text.contains("host name takes effect at the next boot") && text.contains("sysctl --system"));
         assert!(!text.contains("SSH"));
         assert!(!tell(&outcome, false).contains("next boot"));
+        let words = Some(vec!["iommu=pt".to_owned()]);
+        let other = ApplyOutcome { next_kernel_arguments: words, ..ApplyOutcome::default() };
+        assert_eq!(tell(&other, true), "From the next start on the kernel gets the arguments iommu=pt.\n");
         let warned = ApplyOutcome { warnings: vec!["a".into()], ..ApplyOutcome::default() };
         assert!(tell(&warned, true).ends_with("\nwarning: a\n"));
     }

@@ -10,6 +10,7 @@ mod disk_image;
 mod first_start;
 mod grow;
 mod health;
+mod host;
 mod images;
 mod install;
 mod inventory;
@@ -80,6 +81,9 @@ enum Command {
     /// Let the disk of a node that was copied from an image fill its machine's disk.
     #[command(hide = true)]
     Grow(grow::GrowArgs),
+    /// Set up the machine as `os.host` of the node document says.
+    #[command(hide = true)]
+    Host(host::HostArgs),
     Kubeadm(kubeadm::KubeadmArgs),
     KubernetesGuard(kubernetes_guard::KubernetesGuardArgs),
     PodNetwork(pod_network::PodNetworkArgs),
@@ -132,6 +136,7 @@ impl Command {
             Self::Recovery(args) => args.run(context),
             Self::Root(args) => args.run(context),
             Self::Grow(args) => args.run(context),
+            Self::Host(args) => args.run(context),
             Self::Kubeadm(args) => args.run(context),
             Self::KubernetesGuard(args) => args.run(context),
             Self::PodNetwork(args) => args.run(context),

@@ -238,7 +238,8 @@ impl Run<'_, '_> {
         device::barrier(device)
     }
 
-    /// Makes the file systems, or takes over those of an unfinished install; then writes the journal.
+    /// Makes the file systems, or takes over those of an unfinished install; then writes the journal, and measures the disk that etcd
+    /// gets.
     fn filesystems(&mut self, filesystems: &[Filesystem]) -> Result<()> {
         for filesystem in filesystems {
             let node = self.node_of(filesystem.partition)?;

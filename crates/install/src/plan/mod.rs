@@ -51,7 +51,7 @@ use base::failure::{Class, Failure};
 use disk_roles::DiskRoles;
 use machine::inventory::{FoundPartition, Holder, Inventory};
 use machine::nics::RememberedCards;
-use model::config::{Images, InstallConfig, Mode, NodeRole};
+use model::config::{HostSettings, Images, InstallConfig, Mode, NodeRole};
 use model::release_manifest::ReleaseManifest;
 use new_layout::NewLayout;
 use payloads::NeededPayloads;
@@ -90,6 +90,9 @@ pub struct Plan {
     /// The hardware addresses of the network cards that the configuration names, which the node remembers.
     #[serde(skip_serializing_if = "RememberedCards::is_empty")]
     pub cards: RememberedCards,
+    /// The settings of the machine under virtual machines, which the node sets up at each start.
+    #[serde(skip_serializing_if = "HostSettings::is_empty")]
+    pub host: HostSettings,
     pub steps: Vec<Step>,
     /// What is downloaded or read before the plan of an install is made.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -193,6 +196,7 @@ pub fn plan(
         taken_down: roles.taken_down,
         warnings: roles.warnings,
         cards: RememberedCards::default().after(config, &inventory.nics),
+        host: config.os.host.clone(),
         steps,
         fetched: crate::resolve::references(config),
         finish: if install.poweroff { AfterInstall::Poweroff } else { AfterInstall::Reboot },

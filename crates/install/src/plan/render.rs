@@ -19,6 +19,7 @@ impl fmt::Display for Plan {
         disks(f, self, Detail::Whole)?;
         losses(f, self)?;
         partitions(f, self, Detail::Whole)?;
+        host(f, self)?;
         warnings(f, self)?;
         fetched(f, self)?;
         steps(f, self)
@@ -38,6 +39,7 @@ impl fmt::Display for PlanReview<'_> {
         disks(f, plan, Detail::Review)?;
         losses(f, plan)?;
         partitions(f, plan, Detail::Review)?;
+        host(f, plan)?;
         fetched(f, plan)?;
         steps(f, plan)
     }
@@ -94,6 +96,37 @@ fn partitions(f: &mut fmt::Formatter<'_>, plan: &Plan, detail: Detail) -> fmt::R
     if let Some(data) = &plan.data_disk {
         writeln!(f, "\nNew partitions of {}", data.disk.path.display())?;
         made(f, &data.partitions, detail)?;
+    }
+    Ok(())
+}
+
+/// The settings of the machine, which the node sets up at each start.
+fn host(f: &mut fmt::Formatter<'_>, plan: &Plan) -> fmt::Result {
+    let settings = &plan.host;
+    if settings.is_empty() {
+        return Ok(());
+    }
+    writeln!(f, "\nThe machine, at each start of the node")?;
+    for pages in &settings.huge_pages {
+        let (count, size, memory) = (pages.count, pages.size.word(), pages.memory());
+        writeln!(f, "  huge pages   {count} of {size}, {memory} of memory")?;
+    }
+    let devices = settings.passthrough.iter();
+    devices.into_iter().try_for_each(|device| writeln!(f, "  passthrough  {device}"))?;
+    for card in &settings.sriov {
+        let names = [card.name.as_deref(), card.hw_addr.as_deref()];
+        let card_name = names.into_iter().flatten().collect::<Vec<_>>().join(" ");
+        writeln!(f, "  SR-IOV       {card_name}, {} virtual functions", card.functions)?;
+    }
+    if let Some(governor) = settings.cpu.governor {
+        writeln!(f, "  governor     {}", governor.name())?;
+    }
+    if let Some(nested) = settings.nested_virtualization {
+        writeln!(f, "  nested       {}", if nested { "on" } else { "off" })?;
+    }
+    let words = plan.document.os.host_words(plan.release.architecture);
+    if !words.is_empty() {
+        writeln!(f, "  kernel       {}", words.join(" "))?;
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use super::slot::SlotGeometry;
 use super::step::{FatContent, Filesystem, PlannedContent, PlannedFile, Step};
 use model::architecture::Architecture;
 use model::boot::BootVolume;
-use model::boot::grub::{INITRD_FILE, KERNEL_FILE, SLOT_FILE, slot_cfg};
+use model::boot::grub::{HOST_FILE, INITRD_FILE, KERNEL_FILE, SLOT_FILE, host_cfg, slot_cfg};
 use model::boot::record::BootRecord;
 use model::config::{InstallConfig, Secret};
 use model::release::{MANIFEST, Payload, SIGNATURES};
@@ -154,6 +154,7 @@ fn esp(
     files.push(text("EFI/debian/grub.cfg", boot::stub(volume_id)));
     files.push(text("grub/grub.cfg", boot::grub_cfg(config, geometry)));
     files.push(text("grub/node.cfg", boot::node_cfg(architecture, volumes, config)));
+    files.push(text(HOST_FILE, host_cfg(&config.os.host_words(architecture))));
     files.extend(config.os.boot_password.as_ref().map(|password| PlannedFile {
         path: boot::PASSWORD.into(),
         content: PlannedContent::Secret(Secret::new(password.grub_command())),

@@ -378,3 +378,27 @@ fn references_are_told_and_not_followed() {
     );
     assert_eq!(serde_json::to_value(&plan).unwrap()["fetched"][0]["from"], "/run/token");
 }
+
+#[test]
+fn what_the_node_does_with_its_machine_is_in_the_plan() {
+    let mut config = trial();
+    let inventory = Inventory { disks: vec![disk("vda", ByteSize::gib(16))], ..Inventory::default() };
+    let planned = |config: &InstallConfig| plan(config, &inventory, &release().into(), GUID).unwrap();
+    let plain = planned(&config);
+    assert!(!plain.to_string().contains("The machine, at each start"));
+    assert!(serde_json::to_value(&plain).unwrap().get("host").is_none());
+    let text = "os: {host: {huge_pages: [{size: 2M, count: 512}], passthrough: [3b:00.0], sriov: [{name: ens5, functions: 8}], \
+                cpu: {governor: performance}, nested_virtualization: true}}";
+    config.os.host = model::config::parse(text, "node.yaml").unwrap().os.host;
+    let plan = planned(&config);
+    let expected = "\nThe machine, at each start of the node\n\
+                    \x20 huge pages   512 of 2M, 1 GiB of memory\n\
+                    \x20 passthrough  3b:00.0\n\
+                    \x20 SR-IOV       ens5, 8 virtual functions\n\
+                    \x20 governor     performance\n\
+                    \x20 nested       on\n\
+                    \x20 kernel       hugepagesz=2M hugepages=512 intel_iommu=on iommu=pt\n";
+    assert!(plan.to_string().contains(expected), "{plan}");
+    assert!(PlanReview(&plan).to_string().contains(expected));
+    assert_eq!(serde_json::to_value(&plan).unwrap()["host"]["cpu"]["governor"], "performance");
+}

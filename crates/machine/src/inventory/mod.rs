@@ -15,7 +15,7 @@ mod multipath;
 pub mod nics;
 pub mod pci;
 pub mod signatures;
-mod sysfs;
+pub(crate) mod sysfs;
 mod table;
 mod udev;
 mod usage;

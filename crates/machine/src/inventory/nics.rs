@@ -4,6 +4,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use model::config::Interface;
+
 use super::sysfs::{attribute, driver, names, number};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +24,15 @@ pub struct Nic {
     /// Whether the hardware address is not the card's own: random at this start, or set by a program.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub temporary_mac: bool,
+}
+
+impl Nic {
+    /// Whether it is the card that a configuration means: by its name, and by its address if it has one.
+    #[must_use]
+    pub fn is(&self, wanted: &Interface) -> bool {
+        let name = wanted.name.as_deref().is_none_or(|name| name == self.name);
+        name && wanted.hw_addr.as_deref().is_none_or(|address| address.eq_ignore_ascii_case(&self.mac))
+    }
 }
 
 /// `NET_ADDR_PERM` (linux/netdevice.h): the address is the one that the hardware has.

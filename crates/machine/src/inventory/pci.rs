@@ -29,9 +29,11 @@ pub enum PciKind {
     NetworkCard,
     /// Class 01.
     DiskController,
+    /// Any other class.
+    Other,
 }
 
-/// A network card or a disk controller.
+/// A device on the bus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PciDevice {
     /// Domain, bus, device and function, such as `0000:3b:00.0`.
@@ -48,12 +50,18 @@ pub struct PciDevice {
 }
 
 impl PciDevice {
-    /// All that are there, by their addresses.
+    /// Every device of the bus, by its address. What a driver lacks, and names, are not looked for.
+    #[must_use]
+    pub fn all(sys: &Path) -> Vec<Self> {
+        let directory = sys.join("bus/pci/devices");
+        names(&directory).into_iter().filter_map(|address| device(&directory, address)).collect()
+    }
+
+    /// The network cards and disk controllers, by their addresses.
     #[must_use]
     pub fn scan(roots: &Roots) -> Vec<Self> {
-        let directory = roots.sys.join("bus/pci/devices");
-        let devices = names(&directory).into_iter().filter_map(|address| device(&directory, address));
-        let mut all: Vec<_> = devices.collect();
+        let mut all = Self::all(&roots.sys);
+        all.retain(|device| device.kind != PciKind::Other);
         if all.is_empty() {
             return all;
         }
@@ -86,7 +94,7 @@ impl fmt::Display for PciDevice {
     }
 }
 
-/// The device with this address below a directory of sysfs; none if it is of another kind.
+/// The device with this address below a directory of sysfs.
 fn device(directory: &Path, address: String) -> Option<PciDevice> {
     let path = directory.join(&address);
     let number =
@@ -94,7 +102,7 @@ fn device(directory: &Path, address: String) -> Option<PciDevice> {
     let kind = match number("class")? >> 16 {
         0x01 => PciKind::DiskController,
         0x02 => PciKind::NetworkCard,
-        _ => return None,
+        _ => PciKind::Other,
     };
     Some(PciDevice {
         address,

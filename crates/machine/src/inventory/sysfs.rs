@@ -32,14 +32,14 @@ impl Roots {
 
 /// The trimmed text of a small sysfs file; `None` if absent, unreadable or empty. Many attributes exist only for some drivers,
 /// and some cannot be read while a device is down.
-pub(super) fn attribute(path: &Path) -> Option<String> {
+pub(crate) fn attribute(path: &Path) -> Option<String> {
     let text = base::files::read_at_most(path, 64 << 10).ok()?;
     let text = String::from_utf8_lossy(&text).trim_matches(['\0', ' ', '\n', '\t']).to_owned();
     (!text.is_empty()).then_some(text)
 }
 
 /// The number in a small sysfs file; `None` if [`attribute`] has none or it is no number.
-pub(super) fn number(path: &Path) -> Option<u64> {
+pub(crate) fn number(path: &Path) -> Option<u64> {
     attribute(path)?.parse().ok()
 }
 
@@ -52,7 +52,7 @@ pub fn names(path: &Path) -> Vec<String> {
 }
 
 /// The name of the driver that has the device at `path`, where one has.
-pub(super) fn driver(path: &Path) -> Option<String> {
+pub(crate) fn driver(path: &Path) -> Option<String> {
     let link = std::fs::read_link(path.join("driver")).ok()?;
     Some(link.file_name()?.to_string_lossy().into_owned())
 }

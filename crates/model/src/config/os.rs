@@ -6,11 +6,14 @@ use std::net::Ipv4Addr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::formats::kernel;
 use super::text::{
     AbsolutePath, FileMode, Hostname, KernelArguments, KeyboardLayout, Line, ModuleName, Owner,
     PersistentPath, SshKey, SysctlValue, Text, TimeServer, TimeZone, UserName,
 };
-use super::{BootPassword, Secret, Trust};
+use crate::architecture::Architecture;
+
+use super::{BootPassword, HostSettings, Secret, Trust};
 
 /// Settings of the operating system, applied at every boot.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -80,6 +83,9 @@ pub struct Os {
     pub persistent_state_paths: Vec<PersistentPath>,
     /// Storage that is reached over several paths.
     pub external_storage_config: ExternalStorage,
+    /// The machine under the virtual machines: huge pages, devices for virtual machines, processors.
+    #[serde(skip_serializing_if = "HostSettings::is_empty")]
+    pub host: HostSettings,
     /// Which releases are installed on this node, and which it is updated to.
     #[serde(skip_serializing_if = "Trust::is_empty")]
     pub trust: Trust,
@@ -87,6 +93,18 @@ pub struct Os {
     /// stays with them; `external_storage_config.enabled` takes it away.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub additional_kernel_arguments: Option<KernelArguments>,
+}
+
+impl Os {
+    /// The arguments of the kernel that follow from `host`, without those that `additional_kernel_arguments` sets itself.
+    #[must_use]
+    pub fn host_words(&self, architecture: Architecture) -> Vec<String> {
+        let own = kernel::words(self.additional_kernel_arguments.as_deref().unwrap_or_default());
+        let name = |word: &str| word.split_once('=').map_or(word, |(name, _)| name).to_owned();
+        let mut words = self.host.kernel_words(architecture);
+        words.retain(|word| !own.iter().any(|own| name(own) == name(word)));
+        words
+    }
 }
 
 /// One user beside `rancher`.

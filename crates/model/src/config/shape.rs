@@ -76,7 +76,11 @@ mod tests {
         assert_eq!(install_config().places("hostname"), ["os.hostname"]);
         assert_eq!(
             install_config().places("hw_addr"),
-            ["install.management_interface.interfaces[].hw_addr", "install.networks[].interfaces[].hw_addr"]
+            [
+                "install.management_interface.interfaces[].hw_addr",
+                "os.host.sriov[].hw_addr",
+                "install.networks[].interfaces[].hw_addr",
+            ]
         );
     }
 }

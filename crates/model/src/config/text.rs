@@ -127,6 +127,14 @@ checked_text! {
     KernelArguments, "kernel-arguments", kernel::arguments
 }
 checked_text! {
+    /// Numbers of processors as the kernel lists them, such as `2-7,10`.
+    CpuList, "cpu-list", kernel::cpu_list
+}
+checked_text! {
+    /// Devices on the PCI bus: `VENDOR:DEVICE` in hexadecimal digits, or the address of one.
+    PciSelector, "pci-device", kernel::pci_device
+}
+checked_text! {
     /// A console with its speed.
     Tty, "tty", kernel::tty
 }

@@ -70,6 +70,15 @@ fn has_data_disk(subject: &CheckSubject<'_>, system: &Disk) -> bool {
     })
 }
 
+/// The disks that an install would write for the node, as far as they are known.
+pub(super) fn all_disks<'a>(subject: &'a CheckSubject<'_>) -> Vec<&'a Disk> {
+    let PlannedNode { mirror, data_disk, .. } = subject.node;
+    let further = [mirror, data_disk].into_iter().flatten();
+    let further =
+        further.filter_map(|selector| choose_disk(&subject.facts.inventory, Some(selector), None).ok());
+    target(subject).ok().into_iter().chain(further).collect()
+}
+
 /// The disk that an install would take; otherwise the outcome of the check.
 fn target<'a>(subject: &'a CheckSubject<'_>) -> Result<&'a Disk, CheckOutcome> {
     let inventory = &subject.facts.inventory;
@@ -212,10 +221,7 @@ fn each(
 
 /// The card that the configuration means, by its name, and by its address if it has one.
 pub(crate) fn card<'a>(inventory: &'a Inventory, wanted: &Interface) -> Option<&'a Nic> {
-    inventory.nics.iter().find(|nic| {
-        let name = wanted.name.as_deref().is_none_or(|name| name == nic.name);
-        name && wanted.hw_addr.as_deref().is_none_or(|address| address.eq_ignore_ascii_case(&nic.mac))
-    })
+    inventory.nics.iter().find(|nic| nic.is(wanted))
 }
 
 pub(super) fn card_text(wanted: &Interface) -> String {

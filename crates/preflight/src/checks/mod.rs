@@ -6,6 +6,7 @@
 mod address;
 mod cluster;
 pub(super) mod devices;
+mod host;
 pub(super) mod join;
 mod judge;
 mod machine;
@@ -96,6 +97,28 @@ pub static CHECKS: &[Check] = &[
         waivable: true,
         asks_network: false,
         run: devices::drivers,
+    },
+    Check {
+        name: "host-settings",
+        title: "the machine can do what os.host asks for",
+        looks_at: "sizes of huge pages and memory, the firmware's tables of an IOMMU, sriov_totalvfs, governors and numbers \
+            of processors, the flags of virtual machines",
+        levels: levels(Error, Error),
+        class: Class::Hardware,
+        waivable: true,
+        asks_network: false,
+        run: host::settings,
+    },
+    Check {
+        name: "passthrough",
+        title: "the node keeps its own devices",
+        looks_at: "the devices that os.host.passthrough selects on the PCI bus, against those of the install's disks and of the \
+            node's network cards",
+        levels: levels(Error, Error),
+        class: Class::Hardware,
+        waivable: true,
+        asks_network: false,
+        run: host::passthrough,
     },
     Check {
         name: "disk-size",

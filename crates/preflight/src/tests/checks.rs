@@ -233,6 +233,93 @@ fn the_speed_of_the_disk() {
     expect(&with("disk-speed", &node, none), "could not run", "see disk-size");
 }
 
+/// A node with these settings of the machine, and its document's other values.
+fn hosting(host: &str) -> PlannedNode {
+    PlannedNode::of(&model::config::parse(&format!("os: {{host: {host}}}"), "node.yaml").unwrap())
+}
+
+#[test]
+fn what_the_machine_can_do_for_virtual_machines() {
+    let machine = Machine::fit();
+    let of = |host: &str| outcome("host-settings", &machine.facts(), &hosting(host), &Answers::default());
+    expect(&of("{}"), "skipped", "os.host is empty");
+    expect(&of("{huge_pages: [{size: 2M, count: 8}]}"), "found", "the processor has no huge pages of 2M");
+    machine.file("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "0\n");
+    expect(&of("{huge_pages: [{size: 2M, count: 8}]}"), "passed", "the machine can do");
+    // 84 GiB, of which the node needs 2.
+    expect(&of("{huge_pages: [{size: 2M, count: 41984}]}"), "passed", "");
+    expect(&of("{huge_pages: [{size: 2M, count: 41985}]}"), "found", "huge pages take 82.0 GiB of 84 GiB");
+    expect(&of("{iommu: true}"), "found", "the firmware describes no IOMMU");
+    machine.file("sys/firmware/acpi/tables/DMAR", "");
+    expect(&of("{iommu: true}"), "passed", "");
+    expect(&of("{sriov: [{name: ens9, functions: 2}]}"), "found", "there is no network card ens9");
+    expect(&of("{sriov: [{name: ens1, functions: 2}]}"), "found", "ens1 has no virtual functions");
+    machine.file("sys/class/net/ens1/address", "52:54:00:00:00:01\n");
+    machine.file("sys/class/net/ens1/device/sriov_totalvfs", "8\n");
+    expect(&of("{sriov: [{name: ens1, functions: 9}]}"), "found", "ens1 can have 8 virtual functions, not 9");
+    expect(&of("{sriov: [{hw_addr: '52:54:00:00:00:01', functions: 8}]}"), "passed", "");
+    expect(&of("{cpu: {governor: performance}}"), "found", "does not set the clock");
+    let governors = "sys/devices/system/cpu/cpufreq/policy0/scaling_available_governors";
+    machine.file(governors, "powersave schedutil\n");
+    expect(
+        &of("{cpu: {governor: performance}}"),
+        "found",
+        "the governors powersave, schedutil, not performance",
+    );
+    expect(&of("{cpu: {governor: powersave}}"), "passed", "");
+    machine.file("sys/devices/system/cpu/present", "0-3\n");
+    expect(&of("{cpu: {isolated: 2-3}}"), "passed", "");
+    expect(&of("{cpu: {isolated: 2-7}}"), "found", "there is no processor 4");
+    expect(&of("{cpu: {isolated: 0-3}}"), "found", "names every processor");
+    expect(&of("{nested_virtualization: true}"), "passed", "");
+    machine.file("proc/cpuinfo", "flags : fpu\n");
+    expect(&of("{nested_virtualization: false}"), "passed", "");
+    let all = of("{nested_virtualization: true, cpu: {isolated: 2-7}}");
+    expect(
+        &all,
+        "found",
+        "there is no processor 4, which os.host.cpu.isolated names; the processor runs no virtual machines",
+    );
+    let elsewhere = MachineFacts::of_inventory(inventory());
+    let unknown = outcome("host-settings", &elsewhere, &hosting("{iommu: true}"), &Answers::default());
+    expect(&unknown, "could not run", "on the machine itself");
+}
+
+#[test]
+fn devices_that_the_node_needs_are_not_passed_through() {
+    let machine = Machine::fit();
+    for (address, class, device, name) in [
+        ("0000:3b:00.0", "0x030000", "0x2204", None),
+        ("0000:00:17.0", "0x010601", "0xa182", Some("block/sda")),
+        ("0000:03:00.0", "0x020000", "0x158b", Some("class/net/ens1/device")),
+        ("0000:03:00.1", "0x020000", "0x158b", Some("class/net/ens2/device")),
+    ] {
+        pci(&machine, address, [class, "0x8086", device], None);
+        if let Some(name) = name {
+            let link = machine.0.path().join("sys").join(name);
+            std::fs::create_dir_all(link.parent().unwrap()).unwrap();
+            std::os::unix::fs::symlink(machine.0.path().join("sys/bus/pci/devices").join(address), link)
+                .unwrap();
+        }
+    }
+    for name in ["ens1", "ens2"] {
+        machine.file(&format!("sys/class/net/{name}/address"), "52:54:00:00:00:01\n");
+    }
+    let of = |passthrough: &str| {
+        let text = format!(
+            "install: {{mode: install, management_interface: {{interfaces: [{{name: ens1}}]}}}}\nos: {{host: {{passthrough: [{passthrough}]}}}}"
+        );
+        let node = PlannedNode::of(&model::config::parse(&text, "node.yaml").unwrap());
+        outcome("passthrough", &machine.facts(), &node, &Answers::default())
+    };
+    expect(&of(""), "skipped", "is empty");
+    expect(&of("'8086:2204'"), "passed", "needs none");
+    expect(&of("'03:00.1'"), "passed", "needs none");
+    expect(&of("'8086:158b'"), "found", "takes 0000:03:00.0 (8086:158b), on which the network card ens1 is");
+    expect(&of("'0000:00:17.0'"), "found", "on which the disk sda is");
+    expect(&of("'8086:ffff'"), "found", "there is no device 8086:ffff on the PCI bus");
+}
+
 #[test]
 fn links() {
     let any = PlannedNode::default();

@@ -63,6 +63,7 @@ pub(super) fn ready() -> NodePageFacts {
             slot: Some(Slot::A),
             mounts: Vec::new(),
             arrays: Vec::new(),
+            host: Vec::new(),
             pending: false,
             images: BlobCount { expected: 214, present: 214, deferred: false },
             missing_cards: None,

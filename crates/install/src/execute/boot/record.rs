@@ -76,11 +76,7 @@ struct RecordFile {
 
 impl RecordFile {
     fn open(esp: &Path) -> Result<Self> {
-        let mut disk =
-            OpenOptions::new().read(true).write(true).custom_flags(nix::libc::O_DSYNC).open(esp)?;
-        let length = disk.seek(SeekFrom::End(0))?;
-        forget_cached(&disk)?;
-        let (block, place) = FatReader::new(&disk, 0, length).placed(PATH)?;
+        let (disk, (block, place)) = open_placed(esp, PATH)?;
         ensure!(block.len() == BLOCK_BYTES, "{PATH} has {} bytes, not {BLOCK_BYTES}", block.len());
         let (record, condition) = BootRecord::read(&block);
         Ok(Self { disk, block, place, record, condition })
@@ -99,6 +95,16 @@ impl RecordFile {
     }
 }
 
+/// Opens an EFI system partition for writing, and reads a file of it that is no longer than a cluster: its content, and where on the
+/// disk it begins, in bytes.
+pub(super) fn open_placed(esp: &Path, path: &str) -> Result<(File, (Vec<u8>, u64))> {
+    let mut disk = OpenOptions::new().read(true).write(true).custom_flags(nix::libc::O_DSYNC).open(esp)?;
+    let length = disk.seek(SeekFrom::End(0))?;
+    forget_cached(&disk)?;
+    let placed = FatReader::new(&disk, 0, length).placed(path)?;
+    Ok((disk, placed))
+}
+
 /// Drops cached blocks, so that the next read comes from the disk.
 fn forget_cached(disk: &File) -> Result<()> {
     // A file of a file system has no cache of its own.
@@ -108,17 +114,17 @@ fn forget_cached(disk: &File) -> Result<()> {
     Ok(())
 }
 
-/// Writes the sectors that differ, the one with the record last, and reads them back.
-fn write(disk: &File, place: u64, old: &[u8], new: &[u8; BLOCK_BYTES]) -> Result<()> {
-    let sectors = [SECTOR_BYTES..BLOCK_BYTES, 0..SECTOR_BYTES];
+/// Writes the sectors that differ, the first one last, and reads them back. Both contents have the same length, one sector or two.
+pub(super) fn write(disk: &File, place: u64, old: &[u8], new: &[u8]) -> Result<()> {
+    let sectors = [SECTOR_BYTES..new.len(), 0..SECTOR_BYTES];
     for sector in sectors.into_iter().filter(|sector| old[sector.clone()] != new[sector.clone()]) {
         disk.write_all_at(&new[sector.clone()], place + sector.start as u64).context("writing it")?;
         disk.sync_all().context("flushing it")?;
     }
     forget_cached(disk)?;
-    let mut found = [0; BLOCK_BYTES];
+    let mut found = vec![0; new.len()];
     disk.read_exact_at(&mut found, place).context("reading it back")?;
-    if found == *new {
+    if found == new {
         return Ok(());
     }
     Err(Failure::new(Class::DiskIo, "it does not read back as written").hint(device::UNRELIABLE).into())

@@ -1,9 +1,10 @@
 //! `/grub/node.cfg`: the kernel command line of this node as a function of GRUB's script, to which the script adds what
-//! differs from boot to boot, and the slot what belongs to its release.
+//! differs from boot to boot, the slot what belongs to its release, and `host.cfg` what follows from `os.host`.
 
 use uuid::Uuid;
 
 use model::architecture::Architecture;
+use model::boot::grub::HOST_FILE;
 use model::boot::{BootVolume, array_id, grub, parameter};
 use model::config::InstallConfig;
 use model::config::formats::kernel;
@@ -31,10 +32,15 @@ pub(crate) struct Volumes {
 pub(crate) fn node_cfg(architecture: Architecture, volumes: &Volumes, config: &InstallConfig) -> String {
     let Volumes { root_a, root_b, recovery, .. } = volumes;
     format!(
-        "function nq_linux {{\n\
+        "set nq_host=\n\
+         if [ -f ($root)/{HOST_FILE} ]; then source ($root)/{HOST_FILE}; fi\n\
+         export nq_host\n\
+         # The recovery system is without the arguments of the host: it starts where they are wrong.\n\
+         function nq_linux {{\n\
+         \x20 set nq_own=\"$nq_host\"\n\
          \x20 if [ $1 = a ]; then set nq_root={root_a}\n\
          \x20 elif [ $1 = b ]; then set nq_root={root_b}\n\
-         \x20 else set nq_root={recovery}\n\
+         \x20 else set nq_root={recovery}; set nq_own=\n\
          \x20 fi\n\
          \x20 linux (bt)/vmlinuz root=$nq_root {}\n\
          }}\n",
@@ -42,8 +48,8 @@ pub(crate) fn node_cfg(architecture: Architecture, volumes: &Volumes, config: &I
     )
 }
 
-/// What follows the root file system: what the node needs, what the script adds, what the release adds, and last what the
-/// configuration adds.
+/// What follows the root file system: what the node needs, what the script adds, what the release adds, what follows from
+/// `os.host`, and last the line of the configuration.
 fn words(architecture: Architecture, volumes: &Volumes, config: &InstallConfig) -> String {
     let mut words = vec![
         "rootfstype=squashfs".to_owned(),
@@ -67,7 +73,7 @@ fn words(architecture: Architecture, volumes: &Volumes, config: &InstallConfig) 
             .iter()
             .map(|console| format!("console={console}")),
     );
-    words.push("$nq_words $slot_words".to_owned());
+    words.push("$nq_words $slot_words $nq_own".to_owned());
     if !config.os.external_storage_config.enabled {
         words.push("multipath=off".into());
     }
@@ -125,7 +131,7 @@ mod tests {
         config.os.additional_kernel_arguments = "intel_iommu=on \"dyndbg=file a.c +p\"".parse().ok();
         let line = linux(&config);
         assert!(
-            line.contains(" console=tty0 console=ttyS0,115200 $nq_words $slot_words multipath=off "),
+            line.contains(" console=tty0 console=ttyS0,115200 $nq_words $slot_words $nq_own multipath=off "),
             "{line}"
         );
         assert!(line.ends_with(" multipath=off intel_iommu=on 'dyndbg=file a.c +p'"), "{line}");
@@ -141,7 +147,7 @@ mod tests {
         for (condition, root) in
             [("if [ $1 = a ]; then", a), ("elif [ $1 = b ]; then", b), ("else", recovery)]
         {
-            assert!(text.contains(&format!(" {condition} set nq_root={root}\n")), "{text}");
+            assert!(text.contains(&format!(" {condition} set nq_root={root}")), "{text}");
         }
     }
 

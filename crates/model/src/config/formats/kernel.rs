@@ -1,4 +1,6 @@
-//! Names and values for the kernel: modules and settings.
+//! Names and values for the kernel: modules and settings, processors and devices.
+
+use std::collections::BTreeSet;
 
 use document::format::{FormatFault, FormatResult, ensure};
 
@@ -70,6 +72,77 @@ pub fn words(line: &str) -> Vec<String> {
     words
 }
 
+/// More processors than any kernel is built for.
+const CPU_NUMBER_MAX: u32 = 8191;
+
+/// Processors as the kernel lists them (`Documentation/core-api/printk-formats.rst`, "bitmap"): numbers and ranges in
+/// ascending order, joined by commas.
+pub fn cpu_list(text: &str) -> FormatResult {
+    ensure(
+        cpu_numbers(text).is_some(),
+        "is not a list of processors such as 2-7,10: numbers and ranges in ascending order, joined by commas",
+    )
+}
+
+/// The numbers in a list of processors; `None` if it is none.
+#[must_use]
+pub fn cpu_numbers(text: &str) -> Option<BTreeSet<u32>> {
+    let number = |text: &str| {
+        let digits = !text.is_empty() && text.len() <= 4 && text.bytes().all(|b| b.is_ascii_digit());
+        text.parse::<u32>().ok().filter(|number| digits && *number <= CPU_NUMBER_MAX)
+    };
+    let mut numbers = BTreeSet::new();
+    for range in text.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last) = (number(first)?, number(last)?);
+        if first > last || numbers.last().is_some_and(|before| first <= *before) {
+            return None;
+        }
+        numbers.extend(first..=last);
+    }
+    Some(numbers)
+}
+
+/// Devices on the PCI bus that a text selects.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PciMatch {
+    /// Every device with these numbers.
+    Kind { vendor: u16, device: u16 },
+    /// The device at this address, as sysfs spells it: `0000:3b:00.0`.
+    Address(String),
+}
+
+/// Devices on the PCI bus: `VENDOR:DEVICE`, or `DOMAIN:BUS:SLOT.FUNCTION`, whose domain can be left out.
+pub fn pci_device(text: &str) -> FormatResult {
+    ensure(
+        pci_match(text).is_some(),
+        "is neither VENDOR:DEVICE such as 10de:2204 nor an address on the PCI bus such as 0000:3b:00.0",
+    )
+}
+
+/// What a text selects on the PCI bus; `None` if it has another form.
+#[must_use]
+pub fn pci_match(text: &str) -> Option<PciMatch> {
+    let hex = |text: &str, length: usize| {
+        let digits = text.len() == length && text.bytes().all(|b| b.is_ascii_hexdigit());
+        u16::from_str_radix(text, 16).ok().filter(|_| digits)
+    };
+    let Some((path, function)) = text.split_once('.') else {
+        let (vendor, device) = text.split_once(':')?;
+        return Some(PciMatch::Kind { vendor: hex(vendor, 4)?, device: hex(device, 4)? });
+    };
+    let parts: Vec<_> = path.split(':').collect();
+    let (domain, bus, slot) = match parts[..] {
+        [bus, slot] => ("0000", bus, slot),
+        [domain, bus, slot] => (domain, bus, slot),
+        _ => return None,
+    };
+    let (domain, bus) = (hex(domain, 4)?, hex(bus, 2)?);
+    let slot = hex(slot, 2).filter(|slot| *slot < 32)?;
+    let function = hex(function, 1).filter(|function| *function < 8)?;
+    Some(PciMatch::Address(format!("{domain:04x}:{bus:02x}:{slot:02x}.{function}")))
+}
+
 /// A console: a device, perhaps with speed, parity and bits, as the kernel's `console=` takes it.
 pub fn tty(text: &str) -> FormatResult {
     let (device, options) = text.split_once(',').map_or((text, ""), |(device, options)| (device, options));
@@ -113,6 +186,38 @@ mod tests {
             ["root=/dev/sda", "\"root=/dev/sda\"", "ro\"ot=\"x", "a nqrust.slot=b", "a;b", "a\"b", "$x"]
         {
             assert!(arguments(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn processors_are_listed_as_the_kernel_lists_them() {
+        for (text, count) in [("0", 1), ("2-7", 6), ("1,3,5-6,8191", 5)] {
+            assert_eq!(cpu_list(text), Ok(()), "{text}");
+            assert_eq!(cpu_numbers(text).unwrap().len(), count, "{text}");
+        }
+        for text in ["", "a", "7-2", "1,1", "1-4,3", "1,", "-1", "8192", "1 2", "+1", "all", "0-31:2/4"] {
+            assert!(cpu_list(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn devices_of_the_bus_are_named_by_kind_or_address() {
+        for text in ["10de:2204", "8086:158B", "3b:00.0", "0000:3b:1f.7", "10000:e1:00.0".get(1..).unwrap()] {
+            assert_eq!(pci_device(text), Ok(()), "{text}");
+        }
+        for text in [
+            "",
+            "10de",
+            "10de:22",
+            "10de:220g",
+            "3b:20.0",
+            "3b:00.8",
+            "0:3b:00.0",
+            "3b.0",
+            "a:b:c:d.0",
+            "+0de:2204",
+        ] {
+            assert!(pci_device(text).is_err(), "{text}");
         }
     }
 

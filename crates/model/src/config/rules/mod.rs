@@ -13,6 +13,7 @@ mod disks;
 mod distribution;
 mod fetching;
 mod files;
+mod host;
 mod ipv4;
 mod kubernetes;
 mod modes;
@@ -97,6 +98,11 @@ const RULES: &[Rule] = &[
     files::files_are_as_meant,
     files::places_can_be_written,
     files::environment_is_public,
+    host::sizes_are_given_once,
+    host::devices_are_given_once,
+    host::a_processor_is_left,
+    host::arguments_fit,
+    host::arguments_are_given_once,
     kubernetes::labels_are_allowed,
     kubernetes::taints_and_arguments,
     kubernetes::manifests_are_objects,

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use crate::execute::boot::read_volume::FatReader;
 use crate::installed::NodePlace;
 use crate::plan::{BOOT_VOLUME_BYTES, SlotGeometry};
-use model::boot::grub::{INITRD_FILE, KERNEL_FILE, SLOT_FILE};
+use model::boot::grub::{HOST_FILE, INITRD_FILE, KERNEL_FILE, SLOT_FILE, host_words};
 use model::boot::{Slot, loader, parameter};
 
 /// COMMAND_LINE_SIZE of x86.
@@ -39,7 +39,8 @@ impl BootFiles {
         let start = loader::decide(&record, loads, true).start.context("no slot can be started")?;
         let volume = volume(start.slot).context("the slot has no partition")?;
         let slot_cfg = String::from_utf8_lossy(&volume.file(SLOT_FILE)?).into_owned();
-        let line = line(&node, &slot_cfg, start.slot)
+        let host = esp.file(HOST_FILE).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let line = line(&node, &host.unwrap_or_default(), &slot_cfg, start.slot)
             .with_context(|| format!("grub/node.cfg starts no slot {}", start.slot))?;
         ensure!(line.len() < COMMAND_LINE_BYTES, "the kernel's command line has {} bytes", line.len());
         Ok(Self {
@@ -52,7 +53,8 @@ impl BootFiles {
 }
 
 /// The command line of a slot as GRUB hands it to the kernel: that of `node.cfg`, with the variables of the script filled in.
-fn line(node: &str, slot_cfg: &str, slot: Slot) -> Option<String> {
+/// `host` is the text of `host.cfg`.
+fn line(node: &str, host: &str, slot_cfg: &str, slot: Slot) -> Option<String> {
     let lines = || node.lines().map(str::trim_start);
     let arguments = lines().find_map(|line| line.strip_prefix("linux (bt)/vmlinuz "))?;
     let test = format!("[ $1 = {slot} ]; then set nq_root=");
@@ -60,11 +62,15 @@ fn line(node: &str, slot_cfg: &str, slot: Slot) -> Option<String> {
     let root = lines()
         .find_map(|line| Some(line.split_once(&test)?.1))
         .or_else(|| lines().find_map(|line| line.strip_prefix("else set nq_root=")))?;
+    let root = root.split(';').next()?;
     let own = lines_of(slot_cfg, "set slot_words=").and_then(words).unwrap_or_default().concat();
     let mut all = Vec::new();
     for word in words(arguments)? {
         match word.as_str() {
             "$nq_words" => all.push(format!("{}={slot}", parameter::SLOT)),
+            // The recovery system is without them.
+            "$nq_own" if slot == Slot::Recovery => {}
+            "$nq_own" => all.extend(host_words(host).unwrap_or_default()),
             "$slot_words" => all.extend(own.split_whitespace().map(str::to_owned)),
             other => all.push(quoted(&other.replace("$nq_root", root))),
         }
@@ -121,9 +127,10 @@ mod tests {
     use machine::inventory::Inventory;
     use model::boot::record::{BootRecord, UpdateSlot};
 
-    /// `node.cfg` and `slot.cfg` of an install with these kernel arguments.
-    fn texts(arguments: &str) -> [String; 2] {
+    /// `node.cfg`, `slot.cfg` and `host.cfg` of an install with these kernel arguments, on a host with isolated processors.
+    fn texts(arguments: &str) -> [String; 3] {
         let mut config = trial();
+        config.os.host.cpu.isolated = "2-7".parse().ok();
         config.os.additional_kernel_arguments = arguments.parse().ok();
         let inventory = Inventory { disks: vec![disk("vda", ByteSize::gib(16))], ..Inventory::default() };
         let plan = crate::plan::plan(&config, &inventory, &release().into(), GUID).unwrap();
@@ -132,7 +139,7 @@ mod tests {
             _ => vec![],
         });
         let files: Vec<_> = files.collect();
-        ["grub/node.cfg", SLOT_FILE].map(|path| {
+        ["grub/node.cfg", SLOT_FILE, HOST_FILE].map(|path| {
             match &files.iter().find(|file| file.path == path).unwrap().content {
                 PlannedContent::Text(text) => text.clone(),
                 other => panic!("{other:?}"),
@@ -142,11 +149,13 @@ mod tests {
 
     #[test]
     fn the_kernel_gets_the_line_that_the_boot_loader_of_the_node_gives_it() {
-        let [node, slot_cfg] = texts("intel_iommu=on \"dyndbg=file a.c +p\"");
+        let [node, slot_cfg, host] = texts("intel_iommu=on \"dyndbg=file a.c +p\"");
         let roots = [Slot::A, Slot::B, Slot::Recovery].map(|slot| {
-            let line = line(&node, &slot_cfg, slot).unwrap();
+            let line = line(&node, &host, &slot_cfg, slot).unwrap();
             assert!(line.contains(&format!(" nqrust.slot={slot} quiet ")), "{line}");
             assert!(!line.contains('$'), "{line}");
+            let isolated = " quiet isolcpus=2-7 nohz_full=2-7 rcu_nocbs=2-7 multipath=off ";
+            assert_eq!(line.contains(isolated), slot != Slot::Recovery, "{line}");
             assert!(line.ends_with(" intel_iommu=on \"dyndbg=file a.c +p\""), "{line}");
             line.split(' ').next().unwrap().to_owned()
         });
@@ -190,10 +199,14 @@ mod tests {
 
     #[test]
     fn the_files_are_those_of_the_slot_that_would_start() {
-        let [node_cfg, slot_cfg] = texts("");
+        let [node_cfg, slot_cfg, host] = texts("");
         let files = |record: &BootRecord, slots: &[(Slot, &[(&str, &str)])]| {
             let record = String::from_utf8(record.to_block().to_vec()).unwrap();
-            let esp = [("grub/node.cfg", node_cfg.as_str()), ("grub/grubenv", record.as_str())];
+            let esp = [
+                ("grub/node.cfg", node_cfg.as_str()),
+                ("grub/grubenv", record.as_str()),
+                (HOST_FILE, host.as_str()),
+            ];
             let (disk, place) = node(&esp, slots);
             BootFiles::read(&disk, &place).unwrap()
         };
@@ -205,12 +218,12 @@ mod tests {
         assert_eq!(files(&chosen, &[(Slot::A, &a)]).slot, Slot::A, "there is no slot b");
         let read = files(&chosen, &[(Slot::A, &a), (Slot::B, &b)]);
         assert_eq!((read.slot, &*read.kernel), (Slot::B, &b"kernel b"[..]));
-        assert!(read.line.to_str().unwrap().contains("nqrust.slot=b"));
+        assert!(read.line.to_str().unwrap().contains("nqrust.slot=b quiet isolcpus=2-7 "), "{read:?}");
     }
 
     #[test]
     fn a_disk_without_them_is_an_error_that_names_what_is_missing() {
-        let [_, slot_cfg] = texts("");
+        let [_, slot_cfg, _] = texts("");
         let slot: &[(&str, &str)] = &[(SLOT_FILE, &slot_cfg)];
         let error = |esp: &[(&str, &str)], slots: &[(Slot, &[(&str, &str)])]| {
             let (disk, place) = node(esp, slots);
