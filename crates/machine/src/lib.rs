@@ -17,6 +17,7 @@
 //! | [`trust_memory`] | what it must not take any more, whichever release it runs |
 //! | [`mount`], [`mounted`], [`arrays`], [`multipath`] | file systems and the devices below them |
 //! | [`verity_device`], [`image_health`] | the device through which the OS image is read, and what was found damaged in it |
+//! | [`write_latency`] | how long flushed writes take on a disk, as etcd makes them |
 //! | [`seed`] | copies of directories of the image |
 
 pub mod arrays;
@@ -48,3 +49,4 @@ pub mod trust_store;
 pub mod unsigned_record;
 pub mod update_state;
 pub mod verity_device;
+pub mod write_latency;

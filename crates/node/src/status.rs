@@ -23,6 +23,7 @@ use machine::nics::MissingCards;
 use machine::paths::{CONFIG, DATA, DOCUMENT, PERSISTENT, below};
 use machine::release_origin::ReleaseOrigin;
 use machine::update_state::{UpdateNotice, UpdateState};
+use machine::write_latency::{GOOD, WriteLatency};
 use model::boot::{BootParameters, Slot};
 use model::config::{Images, NodeRole};
 
@@ -47,6 +48,9 @@ pub struct Status {
     /// The settings of `os.host`, and what is found of each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub host: Vec<SettingState>,
+    /// How long flushed writes took when the disk of etcd was last measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_latency: Option<WriteLatency>,
     /// Whether the document differs from what was applied.
     pub pending: bool,
     /// The mistakes of the document, a line each. Values that do not fit their keys are ignored.
@@ -93,6 +97,7 @@ impl Status {
             mounts: places(&proc_text(root, "self/mountinfo")?),
             arrays: arrays::arrays(root),
             host: host::states(root, &config.os),
+            write_latency: WriteLatency::recorded(root),
             pending: applied.document != Some(apply::digest_of(&below(root, DOCUMENT))?),
             images: BlobCount { expected, present, deferred },
             mistakes: node.mistakes.clone(),
@@ -172,6 +177,10 @@ impl fmt::Display for Status {
         }
         for (index, array) in self.arrays.iter().enumerate() {
             writeln!(f, "{:9} {array}", if index == 0 { "mirror" } else { "" })?;
+        }
+        if let Some(latency) = &self.write_latency {
+            let slow = format!(", SLOW for etcd, which needs {} ms", GOOD.as_millis());
+            writeln!(f, "disk      {latency}{}", if latency.is_good() { "" } else { &slow })?;
         }
         for (index, state) in self.host.iter().enumerate() {
             writeln!(f, "{:9} {state}", if index == 0 { "host" } else { "" })?;
@@ -323,6 +332,21 @@ mod tests {
         let expected = "mirror    config whole: 2 of 2 disks (vda3, vdb3), md127\n\
                         \x20         persistent DEGRADED: 1 of 2 disks (vda7), md126\n";
         assert!(text.contains(expected), "{text}");
+    }
+
+    #[test]
+    fn a_person_reads_what_the_disk_of_etcd_can_do() {
+        let root = node();
+        assert!(!gather(root.path()).unwrap().to_string().contains("\ndisk "));
+        let path = below(root.path(), machine::write_latency::RECORD);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let latency = WriteLatency { writes: 2000, median: 400, p99: 12_300, slowest: 80_000 };
+        latency.record(&path).unwrap();
+        let status = gather(root.path()).unwrap();
+        let expected = "disk      99 of 100 flushed writes within 12.3 ms (half within 0.4 ms, the slowest 80.0 ms, of 2000), \
+                        SLOW for etcd, which needs 10 ms\n";
+        assert!(status.to_string().contains(expected), "{status}");
+        assert_eq!(serde_json::to_value(&status).unwrap()["write_latency"]["p99"], 12_300);
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod bless;
 mod boot;
 mod console;
 mod convert;
+mod disk;
 mod disk_image;
 mod first_start;
 mod grow;
@@ -50,6 +51,7 @@ struct Cli {
 enum Command {
     Plan(plan::PlanArgs),
     Install(install::InstallArgs),
+    Disk(disk::DiskArgs),
     DiskImage(disk_image::DiskImageArgs),
     Inventory(inventory::InventoryArgs),
     Preflight(preflight::PreflightArgs),
@@ -116,6 +118,7 @@ impl Command {
         match self {
             Self::Plan(args) => args.run(context),
             Self::Install(args) => args.run(context),
+            Self::Disk(args) => args.run(context),
             Self::DiskImage(args) => args.run(context),
             Self::Inventory(args) => args.run(context),
             Self::Preflight(args) => args.run(context),

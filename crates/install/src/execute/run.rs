@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use super::boot::bios;
 use super::boot::fat_volume::{self, FatPlace};
 use super::boot::firmware;
+use super::data::etcd_disk;
 use super::data::keep::{self, KeptCheck, KeptGuard};
 use super::data::other_disks::{self, OtherDisks};
 use super::disk::device;
@@ -253,6 +254,11 @@ impl Run<'_, '_> {
             self.mounted(PartitionName::Config, MountAccess::Write, |root| journal.write(root))?;
             device::barrier(&self.system)?;
             self.begun = true;
+        }
+        if self.plan.document.install.has_etcd() && !self.identity.is_shared() {
+            self.mounted(PartitionName::Persistent, MountAccess::Write, |root| {
+                etcd_disk::judge(self.plan, self.effects, root)
+            })?;
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ use base::failure::{Class, class_of};
 use base::progress::StepState;
 use base::size::ByteSize;
 use doubles::{Act, Bench, TestDisk};
+use machine::write_latency::WriteLatency;
 use medium::payload_sources::PayloadPlace;
 use model::release::Purpose;
 use testing::release::expanded_image;
@@ -347,4 +348,42 @@ fn a_real_block_device_takes_direct_writes_and_other_programs_accept_the_result(
         let check = Invocation::new("sh").args(["-c", "fsck.vfat -n -v \"$0\" >&2"]).arg(volume.path());
         base::command::SystemRunner.run(&check).unwrap();
     }
+}
+
+#[test]
+fn a_slow_disk_of_etcd_is_told_and_refused_only_where_the_document_says_so() {
+    let slow = WriteLatency { writes: 2000, median: 4000, p99: 38_000, slowest: 90_000 };
+    let run = |limit: Option<u32>, latency: WriteLatency| {
+        let mut config = trial();
+        config.install.etcd_write_latency_limit = limit;
+        let bench = Bench::with(&[disk("vda", ByteSize::gib(16))], config);
+        *bench.host.latency.lock().unwrap() = Some(latency);
+        bench
+    };
+    let log = |bench: &Bench| {
+        std::fs::read_to_string(bench.host.path("persistent").join("log/nqrust/install.log")).unwrap()
+    };
+    for limit in [None, Some(38)] {
+        let bench = run(limit, slow);
+        bench.run().unwrap();
+        let told =
+            "warning: the disk is slow for etcd, which needs 10 ms: 99 of 100 flushed writes within 38.0 ms";
+        assert!(log(&bench).contains(told), "{}", log(&bench));
+        let kept = bench.host.path("persistent").join(machine::write_latency::RECORD_ON_PARTITION);
+        let kept: WriteLatency = serde_json::from_slice(&std::fs::read(kept).unwrap()).unwrap();
+        assert_eq!(kept, slow);
+    }
+    let (class, text) = run(Some(37), slow).fail();
+    assert_eq!(class, Class::Hardware);
+    assert!(text.contains("the disk of etcd is too slow") && text.contains("limit is 37 ms"), "{text}");
+    assert!(text.contains("continues where this one ended"), "{text}");
+    let good = WriteLatency { p99: 900, ..slow };
+    let bench = run(Some(1), good);
+    bench.run().unwrap();
+    assert!(
+        log(&bench).contains("The disk of etcd: 99 of 100 flushed writes within 0.9 ms"),
+        "{}",
+        log(&bench)
+    );
+    assert!(!log(&bench).contains("slow for etcd"));
 }

@@ -159,6 +159,9 @@ fn steps(f: &mut fmt::Formatter<'_>, plan: &Plan) -> fmt::Result {
             Step::Partition if plan.kept_here().is_some() => {
                 "write the partition table over the old one, a copy at a time, and read it back".into()
             }
+            Step::Filesystems { .. } if plan.document.install.has_etcd() => {
+                format!("{}, and measure how fast etcd can write", describe(step))
+            }
             step => describe(step),
         };
         writeln!(f, "  {number:>2}  {:<13}  {what}", step.id())?;

@@ -52,6 +52,12 @@ pub struct Install {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "byte-size"))]
     pub persistent_partition_size: Option<ByteSize>,
+    /// The most milliseconds in which 99 of 100 flushed writes have to be done on the disk of etcd, which an install measures where
+    /// the node gets etcd: it ends before anything but empty file systems is on the disk. Unless given, a disk that takes more
+    /// than 10 is a warning.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 60000))]
+    pub etcd_write_latency_limit: Option<u32>,
     /// What may be lost. A list of disks to wipe, or `wipe_all_disks`, is consent for those disks; with `none` it is
     /// refused.
     pub wipe: Wipe,
@@ -186,6 +192,12 @@ impl Install {
     #[must_use]
     pub fn is_agent(&self) -> bool {
         self.mode == Mode::Join && matches!(self.role, Role::Default | Role::Worker)
+    }
+
+    /// True if the node gets a member of etcd with its install. A default node may become a server later.
+    #[must_use]
+    pub fn has_etcd(&self) -> bool {
+        self.mode != Mode::Install && !self.is_agent()
     }
 
     /// When the node gets its container images, by whichever key says it.

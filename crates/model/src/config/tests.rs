@@ -423,3 +423,19 @@ fn what_is_wrong_whatever_was_meant_is_told_beside_the_slip() {
     let codes: Vec<_> = told.iter().map(|told| told.path.as_str()).collect();
     assert_eq!(codes, ["install.mode", "install.mirror"]);
 }
+
+#[test]
+fn servers_of_a_cluster_get_etcd_with_their_install_and_no_other_nodes() {
+    let join = "server_url: https://192.0.2.10\ntoken: 5b1f0e6c2d9a48f7b3c0d1e2\n";
+    for (text, has) in [
+        ("install: {mode: create, role: default}".to_owned(), true),
+        (format!("{join}install: {{mode: join, role: management}}"), true),
+        (format!("{join}install: {{mode: join, role: witness}}"), true),
+        (format!("{join}install: {{mode: join, role: worker}}"), false),
+        (format!("{join}install: {{mode: join, role: default}}"), false),
+        ("install: {mode: install}".to_owned(), false),
+    ] {
+        let config: InstallConfig = serde_saphyr::from_str(&text).unwrap();
+        assert_eq!(config.install.has_etcd(), has, "{text}");
+    }
+}

@@ -64,6 +64,7 @@ pub(super) fn ready() -> NodePageFacts {
             mounts: Vec::new(),
             arrays: Vec::new(),
             host: Vec::new(),
+            write_latency: None,
             pending: false,
             images: BlobCount { expected: 214, present: 214, deferred: false },
             missing_cards: None,

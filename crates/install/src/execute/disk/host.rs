@@ -18,6 +18,7 @@ use crate::plan::{Partition, PartitionName, Target};
 use base::command::{Runner, SystemRunner};
 use base::failure::{Class, Classify, Failure};
 use base::files::{make_directory, read_text};
+use machine::write_latency::WriteLatency;
 
 /// Whether a mount may be written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +53,11 @@ pub trait Host {
     /// Makes a file system on the device of a partition or of an array.
     fn make_filesystem(&self, runner: &dyn Runner, new: &NewFilesystem<'_>) -> Result<()> {
         filesystems::make(runner, new)
+    }
+
+    /// Measures the file system mounted at `root`; `None` where it is not on a disk of the node.
+    fn write_latency(&self, _root: &Path) -> Option<Result<WriteLatency>> {
+        None
     }
 
     /// Writes to `device` what has not been written yet, once all file systems are complete. Mounts leave nothing to do.
@@ -162,6 +168,10 @@ impl Host for SystemHost {
         mount(Some(node), &point, Some("ext4"), flags, options)
             .class(Class::DiskIo, || format!("mounting {}", node.display()))?;
         Ok(Box::new(Mount { point, open: true }))
+    }
+
+    fn write_latency(&self, root: &Path) -> Option<Result<WriteLatency>> {
+        Some(WriteLatency::measure(root))
     }
 
     fn array_node(&self, _: PartitionName) -> Result<PathBuf> {

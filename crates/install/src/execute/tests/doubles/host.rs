@@ -9,6 +9,7 @@ use anyhow::Result;
 
 use crate::execute::{Host, MadeArray, MountAccess, MountedFilesystem};
 use crate::plan::{Partition, PartitionName, Target};
+use machine::write_latency::WriteLatency;
 
 /// Devices of partitions are names, file systems are directories.
 pub(crate) struct TestHost {
@@ -18,6 +19,8 @@ pub(crate) struct TestHost {
     pub(crate) told: Mutex<Vec<String>>,
     /// The members that arrays were made to read from.
     pub(crate) read_from: Mutex<Vec<Option<usize>>>,
+    /// What the disk of etcd can do; without it nothing is measured.
+    pub(crate) latency: Mutex<Option<WriteLatency>>,
 }
 
 pub(crate) struct TestMount<'a>(PathBuf, &'a AtomicUsize);
@@ -41,6 +44,7 @@ impl TestHost {
             mounted: AtomicUsize::new(0),
             told: Mutex::default(),
             read_from: Mutex::default(),
+            latency: Mutex::default(),
         }))
     }
 
@@ -69,6 +73,11 @@ impl Host for &'static TestHost {
         std::fs::create_dir_all(&path).unwrap();
         self.mounted.fetch_add(1, Ordering::Relaxed);
         Ok(Box::new(TestMount(path, &self.mounted)))
+    }
+
+    fn write_latency(&self, root: &Path) -> Option<Result<WriteLatency>> {
+        assert!(root.ends_with("persistent"), "{}", root.display());
+        self.latency.lock().unwrap().map(Ok)
     }
 
     fn array_node(&self, name: PartitionName) -> Result<PathBuf> {
