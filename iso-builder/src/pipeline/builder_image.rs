@@ -61,12 +61,8 @@ pub struct BuilderImageOptions {
 
 /// Makes the image and writes it as an OCI image layout.
 pub fn builder_image(options: &BuilderImageOptions, progress: &Progress) -> Result<ImageReport> {
-    let mut loaded = LoadedDefinition::read_one(&options.inputs.definition, options.inputs.architecture)?;
+    let loaded = LoadedDefinition::read_one(&options.inputs.definition, options.inputs.architecture)?;
     check_definition(&loaded)?;
-    if let Base::Debian(base) = &mut loaded.definition.base {
-        // A container has no devices of its own.
-        base.firmware = FirmwareChoice::none();
-    }
     let architecture = loaded.definition.architecture;
     let installer = program::check(&options.installer.path(architecture)?, architecture)?;
     if Architecture::of_this_program() != architecture {
@@ -112,6 +108,8 @@ fn check_definition(loaded: &LoadedDefinition) -> Result<()> {
     let Definition { base, overlays, kernel, images, kubernetes, manifests, charts, .. } = &loaded.definition;
     let stray = [
         ("base", !matches!(base, Base::Debian(_))),
+        // `lock` does not know what the definition is for, so it cannot be left out silently.
+        ("firmware", matches!(base, Base::Debian(base) if base.firmware != FirmwareChoice::none())),
         ("overlays", overlays != &Default::default()),
         ("kernel", kernel != &Default::default()),
         ("images", !images.preload.is_empty()),
@@ -127,6 +125,9 @@ fn check_definition(loaded: &LoadedDefinition) -> Result<()> {
     let what = format!("{} does not define a container image of the builder", loaded.file.display());
     let why = match key {
         "base" => anyhow!("its base is not made of Debian packages"),
+        "firmware" => anyhow!(
+            "its base has firmware, and a container has no devices of its own: it needs `firmware: none`"
+        ),
         key => anyhow!("it has the key {key}, which is for media"),
     };
     let hint = "Take configs/builder/image.yaml, or a copy of it with further packages.";
@@ -334,16 +335,23 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("image.yaml");
         for (more, told) in [
-            ("base: {debian: {include: [dash]}}", None),
+            ("base: {debian: {include: [dash]}}", Some("`firmware: none`")),
+            ("base: {debian: {include: [dash], firmware: none}}", None),
             ("base: {directory: {path: .}}", Some("not made of Debian packages")),
-            ("base: {debian: {include: [dash]}}\noverlays: {rootfs: [.]}", Some("the key overlays")),
-            ("base: {debian: {include: [dash]}}\nkernel: {arguments: [quiet]}", Some("the key kernel")),
             (
-                "base: {debian: {include: [dash]}}\nimages: {preload: [{image: a.b/c:1}]}",
+                "base: {debian: {include: [dash], firmware: none}}\noverlays: {rootfs: [.]}",
+                Some("the key overlays"),
+            ),
+            (
+                "base: {debian: {include: [dash], firmware: none}}\nkernel: {arguments: [quiet]}",
+                Some("the key kernel"),
+            ),
+            (
+                "base: {debian: {include: [dash], firmware: none}}\nimages: {preload: [{image: a.b/c:1}]}",
                 Some("the key images"),
             ),
             (
-                "base: {debian: {include: [dash]}}\ninstall_defaults: image.yaml",
+                "base: {debian: {include: [dash], firmware: none}}\ninstall_defaults: image.yaml",
                 Some("the key install_defaults"),
             ),
         ] {
