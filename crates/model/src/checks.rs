@@ -1,7 +1,7 @@
 //! The names of the checks of a machine, which configurations may skip; the installer makes them.
 
 /// Every check, in the order in which they are made and shown.
-pub const NAMES: [&str; 28] = [
+pub const NAMES: [&str; 29] = [
     "cpu",
     "memory",
     "kvm",
@@ -13,6 +13,7 @@ pub const NAMES: [&str; 28] = [
     "passthrough",
     "disk-size",
     "disk-speed",
+    "disk-paths",
     "nic-link",
     "nic-speed",
     "clock",

@@ -61,6 +61,28 @@ pub(super) fn disk_speed(subject: &CheckSubject<'_>) -> CheckOutcome {
     }
 }
 
+/// A node finds the partitions of its disk by identifiers that they have on every path, and its initrd starts no multipathd. So its parts
+/// can use different paths, whose writes the kernel does not see as those of one disk.
+pub(super) fn disk_paths(subject: &CheckSubject<'_>) -> CheckOutcome {
+    let disk = match target(subject) {
+        Ok(disk) => disk,
+        // The disk check reports it already.
+        Err(_) => return CheckOutcome::could_not_run("the disk is not known; see disk-size"),
+    };
+    match disk.paths.len() {
+        0 | 1 => CheckOutcome::passed(format!("one path leads to {}", disk.path.display())),
+        paths => CheckOutcome::found(
+            format!(
+                "{paths} paths lead to {}; a node that starts from such a disk takes one of them by chance, and \
+                 cannot be updated",
+                disk.path.display()
+            ),
+            "Install on a local disk, or let the storage offer this one on a single path. As install.data_disk it \
+             can have several.",
+        ),
+    }
+}
+
 /// Whether data gets a disk of its own. Errors of that disk are reported by the plan.
 fn has_data_disk(subject: &CheckSubject<'_>, system: &Disk) -> bool {
     let selector = subject.node.data_disk.as_ref();

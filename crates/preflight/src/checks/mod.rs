@@ -142,6 +142,16 @@ pub static CHECKS: &[Check] = &[
         run: devices::disk_speed,
     },
     Check {
+        name: "disk-paths",
+        title: "one path to the disk",
+        looks_at: "how many paths lead to the disk to install on",
+        levels: levels(Error, Error),
+        class: Class::Hardware,
+        waivable: true,
+        asks_network: false,
+        run: devices::disk_paths,
+    },
+    Check {
         name: "nic-link",
         title: "management cards have a link",
         looks_at: "the carrier of each management card; of any card if none is named",

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::planned_node::{AddressClaim, Proxy};
+use machine::inventory::DiskPath;
 use model::config::Role;
 use model::config::disk::Transport;
 
@@ -219,6 +220,27 @@ fn the_size_of_the_disk() {
         };
         expect(&with("disk-size", &apart, small), outcome, "180 GiB");
     }
+}
+
+#[test]
+fn a_system_disk_has_one_path() {
+    let node = PlannedNode::default();
+    let paths = |count: usize| {
+        move |inventory: &mut Inventory| {
+            let path = |number| DiskPath {
+                name: format!("sd{number}"),
+                path: format!("/dev/sd{number}").into(),
+                links: Vec::new(),
+            };
+            inventory.disks[0].paths = (0..count).map(path).collect();
+        }
+    };
+    for count in [0, 1] {
+        expect(&with("disk-paths", &node, paths(count)), "passed", "/dev/sda");
+    }
+    expect(&with("disk-paths", &node, paths(2)), "found", "2 paths lead to /dev/sda");
+    let none = |inventory: &mut Inventory| inventory.disks.clear();
+    expect(&with("disk-paths", &node, none), "could not run", "see disk-size");
 }
 
 #[test]
