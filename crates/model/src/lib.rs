@@ -7,6 +7,7 @@ pub mod checks;
 pub mod cluster_file;
 pub mod config;
 pub mod fleet;
+pub mod hardware;
 pub mod kubernetes;
 pub mod machine;
 pub mod machine_documents;

@@ -26,6 +26,9 @@ pub const SIGNATURES_LENGTH: u64 = 8192;
 /// reads. It follows from the image, so the manifest has its root hash only ([`IsoRecipe::rootfs_root_hash`]).
 pub const ROOTFS_TREE: &str = "rootfs.verity";
 
+/// The name of the file with what the release can drive ([`HardwareCoverage`](crate::hardware::HardwareCoverage)).
+pub const HARDWARE: &str = "hardware.json";
+
 /// The version of the manifest's format that this program writes and reads.
 pub const FORMAT: u32 = 3;
 
@@ -102,6 +105,10 @@ pub struct IsoRecipe {
     /// payload. Manifests of older builders do not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rootfs_root_hash: Option<Digest>,
+    /// The payload that says what the release can drive. Manifests of older builders do not have it. It stands here, and not among the
+    /// payloads, because installers of version 0.2.0 and before refuse a purpose that they do not know, and leave this alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hardware: Option<Payload>,
 }
 
 /// The boot code of an ISO for BIOS, which is not in its payloads because it has its own address in it.
@@ -212,6 +219,8 @@ pub enum Purpose {
     InstallDefaults,
     /// The GRUB file with the password of the medium's boot menu, if the embedded configuration has one.
     BootPassword,
+    /// What the release can drive ([`IsoRecipe::hardware`]).
+    Hardware,
 }
 
 /// Where a medium has containerd's metadata for the images of `role`. Each role has a database of its own, because
@@ -256,7 +265,7 @@ impl Release {
             return Err(ParseReleaseError::Format(format));
         }
         let release: Self = serde_json::from_slice(bytes)?;
-        for payload in &release.payloads {
+        for payload in release.all_payloads() {
             let safe = !payload.path.is_empty()
                 && payload.path.split('/').all(|part| !matches!(part, "" | "." | ".."));
             if !safe {
@@ -264,9 +273,18 @@ impl Release {
             }
             // A file below one of them would make it a directory.
             let first = payload.path.split('/').next().unwrap_or_default();
-            if [MANIFEST, SIGNATURES, ROOTFS_TREE].contains(&first) {
+            let is_hardware = payload.purpose == Purpose::Hardware && payload.path == HARDWARE;
+            if [MANIFEST, SIGNATURES, ROOTFS_TREE].contains(&first) || (first == HARDWARE) != is_hardware {
                 return Err(ParseReleaseError::Reserved(payload.path.clone()));
             }
+        }
+        // Elsewhere it would be two, or another file would be taken for it.
+        let misplaced = release.payloads(Purpose::Hardware).next();
+        let other = release
+            .hardware()
+            .filter(|payload| payload.purpose != Purpose::Hardware || payload.path != HARDWARE);
+        if let Some(payload) = misplaced.or(other) {
+            return Err(ParseReleaseError::Reserved(payload.path.clone()));
         }
         release.check_sizes()?;
         if let Some(iso) = &release.iso
@@ -291,7 +309,7 @@ impl Release {
 
     /// Refuses lengths that no medium has. Commands add lengths up, which must not overflow.
     fn check_sizes(&self) -> Result<(), ParseReleaseError> {
-        let payloads = self.payloads.iter().map(|payload| (payload.path.as_str(), payload.size));
+        let payloads = self.all_payloads().map(|payload| (payload.path.as_str(), payload.size));
         let bios = self.iso.iter().filter_map(|iso| iso.bios);
         let eltorito = bios.map(|code| ("iso.eltorito_size", code.eltorito_size));
         let mut sum = 0_u64;
@@ -357,9 +375,20 @@ impl Release {
         self.payloads(Purpose::ImageMetadata).find(|payload| payload.path == path)
     }
 
+    /// What the release can drive; none in releases of older builders.
+    #[must_use]
+    pub fn hardware(&self) -> Option<&Payload> {
+        self.iso.as_ref()?.hardware.as_ref()
+    }
+
+    /// Every payload, [`Self::hardware`] as the last.
+    pub fn all_payloads(&self) -> impl Iterator<Item = &Payload> + Clone {
+        self.payloads.iter().chain(self.hardware())
+    }
+
     /// The payloads that are on the medium itself, and not left to the network.
     pub fn carried_payloads(&self) -> impl Iterator<Item = &Payload> + Clone {
-        self.payloads.iter().filter(|payload| !payload.is_remote_on(self.medium))
+        self.all_payloads().filter(|payload| !payload.is_remote_on(self.medium))
     }
 
     pub fn payloads(&self, purpose: Purpose) -> impl Iterator<Item = &Payload> {
@@ -386,8 +415,10 @@ pub enum ParseReleaseError {
     /// A path that does not stay on the medium.
     #[error("the release manifest names the path {0:?}, which is not a plain relative path")]
     Path(String),
-    /// The path of the manifest or its signatures.
-    #[error("the release manifest names the path {0:?}, which is reserved for {MANIFEST} and {SIGNATURES}")]
+    /// The path of the manifest, its signatures or another file that is no payload as others.
+    #[error(
+        "the release manifest names the path {0:?}, which is reserved for {MANIFEST}, {SIGNATURES} and {HARDWARE}"
+    )]
     Reserved(String),
     /// A file that is longer than any of a medium.
     #[error("the release manifest gives {name:?} {size} bytes; the limit is {}", ByteSize::LARGEST_FILE)]
@@ -477,6 +508,49 @@ mod tests {
     }
 
     #[test]
+    fn what_a_release_can_drive_is_a_payload_of_its_own_that_older_installers_leave_alone() {
+        let payload = |path: &str, purpose| Payload {
+            path: path.into(),
+            purpose,
+            size: 7,
+            sha256: Digest::of(b"drivers"),
+        };
+        let with = |hardware: Option<Payload>| {
+            let iso = IsoRecipe { recipe: 5, bios: None, rootfs_root_hash: None, hardware };
+            let architecture = Architecture::Arm64;
+            Release { architecture, iso: Some(iso), ..sample("rootfs.squashfs") }
+        };
+        let release = with(Some(payload(HARDWARE, Purpose::Hardware)));
+        let read = Release::parse(&release.to_bytes()).unwrap();
+        assert_eq!(read, release);
+        assert_eq!(read.hardware().map(|payload| payload.size), Some(7));
+        let paths: Vec<_> = read.carried_payloads().map(|payload| payload.path.as_str()).collect();
+        assert_eq!(paths, ["rootfs.squashfs", HARDWARE]);
+        assert!(read.payload(Purpose::Hardware).is_none());
+        // The shape that installers of version 0.2.0 read.
+        #[derive(Deserialize)]
+        struct OlderRecipe {
+            recipe: u32,
+            #[serde(flatten)]
+            bios: Option<BiosBootCode>,
+            rootfs_root_hash: Option<Digest>,
+        }
+        let value: serde_json::Value = serde_json::from_slice(&release.to_bytes()).unwrap();
+        let older: OlderRecipe = serde_json::from_value(value["iso"].clone()).unwrap();
+        assert_eq!((older.recipe, older.bios, older.rootfs_root_hash), (5, None, None));
+        for wrong in [
+            with(Some(payload("other.json", Purpose::Hardware))),
+            with(Some(payload(HARDWARE, Purpose::Kernel))),
+            sample(HARDWARE),
+            sample("hardware.json/a"),
+            Release { payloads: vec![payload(HARDWARE, Purpose::Hardware)], ..with(None) },
+        ] {
+            let error = Release::parse(&wrong.to_bytes()).unwrap_err();
+            assert!(matches!(error, ParseReleaseError::Reserved(_)), "{error}");
+        }
+    }
+
+    #[test]
     fn lengths_that_no_medium_has_are_refused_one_by_one_and_together() {
         let limit = ByteSize::LARGEST_FILE.get();
         let iso = |eltorito_size| {
@@ -489,6 +563,7 @@ mod tests {
                     boot_sector_sha256: digest,
                 }),
                 rootfs_root_hash: None,
+                hardware: None,
             })
         };
         let parse = |sizes: &[u64], expanded, eltorito| {
@@ -523,7 +598,7 @@ mod tests {
             (Architecture::Arm64, None, true),
             (Architecture::Arm64, Some(code), false),
         ] {
-            let iso = Some(IsoRecipe { recipe: 4, bios, rootfs_root_hash: None });
+            let iso = Some(IsoRecipe { recipe: 4, bios, rootfs_root_hash: None, hardware: None });
             let release = Release { architecture, iso, ..sample("rootfs.squashfs") };
             let read = Release::parse(&release.to_bytes());
             match right {

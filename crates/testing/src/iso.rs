@@ -1,6 +1,7 @@
 //! An ISO in memory, made from its own map. `iso-builder` tests that its writer writes the same, and changes every byte of
 //! such an ISO.
 
+use base::digest::Digest;
 use formats::iso9660::write::grub;
 use formats::verity::VerityTree;
 use medium::customization::argument;
@@ -8,7 +9,7 @@ use medium::iso::map::{ExpectedBytes, IsoMap};
 use medium::iso::{esp, recipe};
 use medium::signatures;
 use model::architecture::Architecture;
-use model::release::{BiosBootCode, IsoRecipe, Purpose, Release};
+use model::release::{BiosBootCode, HARDWARE, IsoRecipe, Payload, Purpose, Release};
 
 use crate::release::contents;
 
@@ -27,8 +28,28 @@ pub fn release() -> Release {
         boot_sector_sha256: grub::boot_sector_digest(&hybrid).unwrap(),
     };
     let rootfs_root_hash = Some(tree(&release).root);
-    Release { iso: Some(IsoRecipe { recipe: recipe::NUMBER, bios: Some(bios), rootfs_root_hash }), ..release }
+    let iso =
+        IsoRecipe { recipe: recipe::WITHOUT_HARDWARE, bios: Some(bios), rootfs_root_hash, hardware: None };
+    Release { iso: Some(iso), ..release }
 }
+
+/// The same with the payload that says what it can drive.
+pub fn release_with_hardware() -> Release {
+    let mut release = release();
+    let iso = release.iso.as_mut().unwrap();
+    iso.recipe = recipe::NUMBER;
+    iso.hardware = Some(Payload {
+        path: HARDWARE.into(),
+        purpose: Purpose::Hardware,
+        size: COVERAGE.len() as u64,
+        sha256: Digest::of(COVERAGE),
+    });
+    release
+}
+
+/// What the release of [`release_with_hardware`] can drive.
+pub const COVERAGE: &[u8] = br#"{"format":1,"architecture":"amd64","kernel":"6.1.0","systemd":257,"naming_scheme":"v257","modules":[{"name":"ahci","built_in":true,"aliases":["pci:v*d*sv*sd*bc01sc06i01*"]},{"name":"virtio_net","initrd":true,"aliases":["virtio:d00000001v*"]}],"firmware":[]}
+"#;
 
 /// The same for an architecture without a BIOS.
 pub fn arm64_release() -> Release {
@@ -45,6 +66,10 @@ pub fn tree(release: &Release) -> VerityTree {
 }
 
 fn content(path: &str) -> &'static Vec<u8> {
+    static COVERED: std::sync::LazyLock<Vec<u8>> = std::sync::LazyLock::new(|| COVERAGE.to_vec());
+    if path == HARDWARE {
+        return &COVERED;
+    }
     &contents().iter().find(|(payload, _)| payload.path == path).unwrap().1
 }
 

@@ -114,7 +114,7 @@ fn verify_files(source: &dyn PayloadSource, release: &Release, progress: &Progre
         // server is asked for all.
         !payload.is_remote_on(release.medium) || source.place(payload).is_some()
     };
-    let payloads: Vec<_> = release.payloads.iter().filter(here).collect();
+    let payloads: Vec<_> = release.all_payloads().filter(here).collect();
     let total = payloads.iter().map(|payload| payload.size).sum();
     let mut step = progress.step("verify", format!("Checking {}", source.describe()), Some(total));
     let (mut damaged, mut absent) = (Vec::new(), 0);

@@ -121,7 +121,7 @@ impl Build<'_> {
 
 /// The content of the full medium as a directory, of links.
 fn lay_out(parts: &MediumParts, manifest: &SignedManifest, medium: &Path) -> Result<()> {
-    for payload in &manifest.release.payloads {
+    for payload in manifest.release.all_payloads() {
         let (path, source) = (medium.join(&payload.path), parts.source(payload)?.canonicalize()?);
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).with_context(|| format!("making {}", parent.display()))?;

@@ -17,7 +17,7 @@ use medium::signatures;
 use model::architecture::Architecture;
 use model::config::Role;
 use model::release::{
-    Containerd, ExpandedImage, FORMAT, IsoRecipe, MANIFEST, MediumKind, Payload, Purpose, Release,
+    Containerd, ExpandedImage, FORMAT, HARDWARE, IsoRecipe, MANIFEST, MediumKind, Payload, Purpose, Release,
     SIGNATURES, metadata_path,
 };
 use serde::Serialize;
@@ -120,6 +120,8 @@ pub(super) struct SignedManifests {
 pub(super) struct MediumParts {
     kernel: StepOutputs,
     payloads: Vec<(Payload, PathBuf)>,
+    /// Where the payload is that says what the release can drive.
+    hardware: Option<PathBuf>,
     images: Vec<model::release::Image>,
     release: String,
     expanded: ExpandedImage,
@@ -130,8 +132,7 @@ impl MediumParts {
     pub(super) fn collect(
         architecture: Architecture,
         kernel: StepOutputs,
-        initrd: &StepOutputs,
-        rootfs: &StepOutputs,
+        (initrd, rootfs, hardware): (&StepOutputs, &StepOutputs, &StepOutputs),
         images: Option<&BuiltImages>,
         configuration: Vec<(Payload, PathBuf)>,
     ) -> Result<Self> {
@@ -164,14 +165,21 @@ impl MediumParts {
         let hashes = files::read_text(&rootfs.path(IMAGE_HASHES_OUTPUT))?;
         let hashes: ImageHashes =
             serde_json::from_str(&hashes).context("reading the root hashes of the OS image")?;
-        let (expanded, iso) =
-            (hashes.expanded, iso_recipe(architecture, &kernel.path("loaders"), hashes.root_hash)?);
-        Ok(Self { kernel, payloads, images, release, expanded, iso })
+        let covered = hardware.path(HARDWARE).exists().then(|| -> Result<_> {
+            let (size, sha256) = hardware.file(HARDWARE)?;
+            let payload = Payload { path: HARDWARE.into(), purpose: Purpose::Hardware, size, sha256 };
+            Ok((payload, hardware.path(HARDWARE)))
+        });
+        let (covered, hardware) = covered.transpose()?.unzip();
+        let iso = iso_recipe(architecture, &kernel.path("loaders"), hashes.root_hash, covered)?;
+        Ok(Self { kernel, payloads, hardware, images, release, expanded: hashes.expanded, iso })
     }
 
     pub(super) fn source(&self, payload: &Payload) -> Result<&Path> {
         let found = self.payloads.iter().find(|(known, _)| known.path == payload.path);
-        found.map(|(_, source)| source.as_path()).with_context(|| format!("finding {}", payload.path))
+        let found = found.map(|(_, source)| source);
+        let found = found.or(self.hardware.as_ref().filter(|_| payload.purpose == Purpose::Hardware));
+        found.map(PathBuf::as_path).with_context(|| format!("finding {}", payload.path))
     }
 }
 

@@ -17,6 +17,7 @@ mod check;
 mod configuration;
 mod context;
 mod disk;
+mod hardware;
 mod host_programs;
 mod image_outputs;
 mod image_report;
@@ -152,13 +153,13 @@ impl PlannedBuild {
         let kernel = build.kernel(&base)?;
         let initrd = build.initrd(&kernel, &installer.path, &signing.store)?;
         let rootfs = build.rootfs(&base, distribution.as_ref(), &installer.path, &signing.store)?;
+        let hardware = build.hardware(&initrd, &rootfs)?;
         let images = build.images(&base)?;
         let architecture = loaded.definition.architecture;
         let parts = media::MediumParts::collect(
             architecture,
             kernel,
-            &initrd,
-            &rootfs,
+            (&initrd, &rootfs, &hardware),
             images.as_ref(),
             configuration,
         )?;

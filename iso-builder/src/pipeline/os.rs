@@ -11,11 +11,11 @@ use trust::TrustStore;
 use trust::store::TRUST_STORE;
 
 use super::context::Build;
-use super::initrd;
+use super::{hardware, initrd};
 use crate::cache::{StepKey, StepOutputs};
 use crate::definition::Base;
 use crate::files::digest_of_path;
-use crate::steps::{BaseSource, OVERLAY_OUTPUT, ProductIdentity, RootfsSource, StepWork};
+use crate::steps::{BaseSource, COVERAGE_OUTPUT, OVERLAY_OUTPUT, ProductIdentity, RootfsSource, StepWork};
 
 impl Build<'_> {
     pub(super) fn base_key(&self) -> StepKey {
@@ -99,7 +99,7 @@ impl Build<'_> {
         })
     }
 
-    /// `rootfs.squashfs`.
+    /// `rootfs.squashfs`, and what its kernel and its firmware can drive.
     pub(super) fn rootfs(
         &self,
         base: &StepOutputs,
@@ -139,6 +139,17 @@ impl Build<'_> {
         self.inputs.cache.step(&StepKey::new("rootfs", 8, inputs), |out| {
             let message = format!("Making the OS image (zstd {})", rootfs.level);
             self.progress.within("rootfs", message, || self.sandboxed(StepWork::Rootfs(rootfs), out))
+        })
+    }
+
+    /// `hardware.json`: what the OS image and the initrd can drive. Empty where the kernel has no modules.
+    pub(super) fn hardware(&self, initrd: &StepOutputs, rootfs: &StepOutputs) -> Result<StepOutputs> {
+        let (coverage, initrd_file) = (rootfs.path(COVERAGE_OUTPUT), initrd.path("initrd"));
+        let inputs = json!({ "coverage": digest_of_path(&coverage)?, "initrd": initrd.digest()? });
+        self.inputs.cache.step(&StepKey::new("hardware", 1, inputs), |out| {
+            self.progress.within("hardware", "Listing what the release can drive", || {
+                hardware::complete(&coverage, &initrd_file, out)
+            })
         })
     }
 

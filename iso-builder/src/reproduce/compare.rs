@@ -89,7 +89,7 @@ fn kind_label(kind: MediumKind) -> &'static str {
 }
 
 fn by_path(release: &Release) -> BTreeMap<&str, &Payload> {
-    release.payloads.iter().map(|payload| (payload.path.as_str(), payload)).collect()
+    release.all_payloads().map(|payload| (payload.path.as_str(), payload)).collect()
 }
 
 fn digest_of_payload(medium: &ReleaseMedium, payload: &Payload, progress: &Progress) -> Result<Digest> {

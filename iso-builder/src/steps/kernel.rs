@@ -68,7 +68,7 @@ fn contains(reader: &mut impl Read, wanted: &[u8]) -> io::Result<bool> {
 }
 
 /// The version of the base's kernel; there has to be exactly one with modules and an image.
-fn kernel_release(tree: &Tree) -> Result<String> {
+pub(super) fn kernel_release(tree: &Tree) -> Result<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(tree.path("usr/lib/modules")).into_iter().flatten() {
         let name = entry?.file_name().to_string_lossy().into_owned();

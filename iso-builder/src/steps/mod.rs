@@ -6,6 +6,7 @@
 mod base_image;
 mod bootstrap;
 mod distribution;
+mod hardware;
 mod kernel;
 mod limit;
 mod memory;
@@ -29,6 +30,7 @@ use crate::emulation::{self, PreparedSandbox};
 pub use base_image::SURVEY_OUTPUT;
 pub(crate) use base_image::layout::layers as layers_of_layout;
 pub use distribution::{IMAGE_NAMES_OUTPUT, OVERLAY_OUTPUT};
+pub use hardware::COVERAGE_OUTPUT;
 pub use metadata::{WRITTEN_OUTPUT, WrittenMetadata};
 pub use outcome::StepOutcome;
 pub use repository::{PackageRepository, RepositoryFile};

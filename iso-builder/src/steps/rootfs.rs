@@ -19,6 +19,8 @@ use nix::sys::time::TimeSpec;
 use serde::{Deserialize, Serialize};
 use walkdir::WalkDir;
 
+use super::hardware;
+use super::kernel::kernel_release;
 use super::limit::long;
 use super::modules;
 use super::request::{ProductIdentity, RootfsSource, StepRequest};
@@ -65,10 +67,12 @@ pub struct ImageHashes {
     pub root_hash: Digest,
 }
 
-/// Makes `rootfs.squashfs`, and its root hashes; for one of them it is expanded as nodes do.
+/// Makes `rootfs.squashfs`, what it can drive, and its root hashes; for one of them it is expanded as nodes do.
 pub(super) fn make(request: &StepRequest, rootfs: &RootfsSource) -> Result<()> {
     let tree = Tree::unpack_in_memory(&rootfs.base, &request.scratch, laid_over(rootfs)?)?;
     let configurations = keep_kernel_configurations(&tree)?;
+    // The image of the kernel, by which it is known, goes with the rest of /boot.
+    let kernel = kernel_release(&tree)?;
     modules::unpack(&tree)?;
     clean(&tree)?;
     link_kernel_configurations(&tree, &configurations)?;
@@ -80,6 +84,7 @@ pub(super) fn make(request: &StepRequest, rootfs: &RootfsSource) -> Result<()> {
     make_mount_points(&tree)?;
     settle_var(&tree)?;
     check_product(&tree)?;
+    hardware::survey(request, &tree, &kernel)?;
     let image = request.out.join("rootfs.squashfs");
     squash(&tree, &image, rootfs.level, request.epoch)?;
     let hashes = serde_json::to_vec(&hashes(&image)?)?;

@@ -23,6 +23,7 @@ pub fn of(purpose: Purpose) -> &'static str {
         Purpose::ImageMetadata => "application/vnd.nqrust.images.metadata.v1",
         Purpose::ImageBlob => "application/vnd.nqrust.images.blob.v1",
         Purpose::InstallConfig | Purpose::InstallDefaults => "application/vnd.nqrust.configuration.v1+yaml",
+        Purpose::Hardware => "application/vnd.nqrust.hardware.v1+json",
         Purpose::BootPassword => "application/vnd.nqrust.boot-password.v1",
     }
 }

@@ -71,7 +71,7 @@ impl<'a> IsoMap<'a> {
     /// The map of the ISO whose `release` has the manifest `manifest`; none if it was written by a recipe that this program
     /// does not know. A release without an ISO is an error.
     pub fn of(release: &'a Release, manifest: &'a [u8]) -> Result<Option<Self>> {
-        let Some(iso) = release.iso.as_ref().filter(|iso| iso.recipe == recipe::NUMBER) else {
+        let Some(iso) = release.iso.as_ref().filter(|iso| recipe::is_followed(iso)) else {
             return Ok(None);
         };
         Self::new(Recipe::new(release, manifest), iso).map(Some)

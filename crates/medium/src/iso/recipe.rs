@@ -11,10 +11,28 @@ use crate::customization::{self, area, argument};
 use base::digest::Digest;
 use formats::iso9660::write::{Layout, LayoutInput};
 use formats::verity;
-use model::release::{MANIFEST, Payload, Purpose, ROOTFS_TREE, Release, SIGNATURES, SIGNATURES_LENGTH};
+use model::release::{
+    IsoRecipe, MANIFEST, Payload, Purpose, ROOTFS_TREE, Release, SIGNATURES, SIGNATURES_LENGTH,
+};
 
 /// The number of the recipe that this program follows. It changes whenever the bytes of an ISO do.
-pub const NUMBER: u32 = 4;
+pub const NUMBER: u32 = 5;
+
+/// The recipe of ISOs without [`HARDWARE`](model::release::HARDWARE). Otherwise they are as those of [`NUMBER`], so older programs can check
+/// every byte of them too.
+pub const WITHOUT_HARDWARE: u32 = 4;
+
+/// Whether this program follows the recipe of these ISOs.
+#[must_use]
+pub fn is_followed(iso: &IsoRecipe) -> bool {
+    iso.recipe == number(iso.hardware.is_some())
+}
+
+/// The number of the recipe for ISOs with or without [`HARDWARE`](model::release::HARDWARE).
+#[must_use]
+pub fn number(has_hardware: bool) -> u32 {
+    if has_hardware { NUMBER } else { WITHOUT_HARDWARE }
+}
 
 /// The data preparer in the volume descriptors.
 pub const PREPARER: &str = "ISO-BUILDER";

@@ -4,7 +4,7 @@
 use super::*;
 use base::digest::Digest;
 use model::release::Release;
-use testing::iso::{arm64_release, find, image, release};
+use testing::iso::{arm64_release, find, image, release, release_with_hardware};
 
 fn differences(release: &Release, image: &[u8], scope: CheckScope) -> Vec<String> {
     let manifest = release.to_bytes();
@@ -18,10 +18,29 @@ fn the_bytes_of_an_iso_change_only_with_the_number_of_the_recipe() {
     let image = image(&release());
     // Another digest here means that media which were built before would be called changed. Raise `recipe::NUMBER`, which is
     // in the manifest and thereby in this digest, and then write the new one down.
+    // Those without hardware.json are as they were before there was one.
     assert_eq!(
-        (recipe::NUMBER, Digest::of(&image).to_string().as_str()),
+        (recipe::WITHOUT_HARDWARE, Digest::of(&image).to_string().as_str()),
         (4, "d1c7884591243c07f2f0f1cb774c848db4c99c02bf21d6f57a0244f2ed182eb6"),
     );
+}
+
+#[test]
+fn an_iso_with_hardware_json_has_a_recipe_of_its_own_and_every_byte_of_it_is_known() {
+    let (release, bytes) = (release_with_hardware(), image(&release_with_hardware()));
+    assert_eq!(
+        (recipe::NUMBER, Digest::of(&bytes).to_string().as_str()),
+        (5, "bf707e094692afef36e584aae1158f19391db4561f304adae0d5bdba6d23d828"),
+    );
+    assert_eq!(differences(&release, &bytes, CheckScope::Whole), [""; 0]);
+    let mut changed = bytes.clone();
+    changed[find(&bytes, r#""systemd":257"#)] ^= 1;
+    let found = differences(&release, &changed, CheckScope::Whole);
+    assert!(found.len() == 1 && found[0].starts_with("hardware.json: "), "{found:?}");
+    // A manifest that says that an older recipe made such an ISO does not say how it was made.
+    let mut older = release;
+    older.iso.as_mut().unwrap().recipe = recipe::WITHOUT_HARDWARE;
+    assert!(IsoMap::of(&older, &older.to_bytes()).unwrap().is_none());
 }
 
 #[test]

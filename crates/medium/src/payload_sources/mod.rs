@@ -8,6 +8,7 @@
 mod again;
 mod artifact;
 mod chain;
+mod hardware;
 mod http;
 mod http_iso;
 mod image;
@@ -35,6 +36,7 @@ pub use crate::http::is_url;
 pub use again::fetch_again;
 pub use artifact::{OpenedArtifact, artifact_source, open_release};
 pub use chain::Chain;
+pub use hardware::read_hardware;
 pub use http::HttpMedium;
 pub use http_iso::HttpIso;
 pub use image::{MediumComparison, changed, compare};

@@ -59,7 +59,7 @@ impl MediumFiles {
         }
         let mut missing = 0;
         let held = FileContainer::by(medium)?;
-        for payload in &release.payloads {
+        for payload in release.all_payloads() {
             match held.find(payload, &release)? {
                 Some(served) => {
                     table.insert(payload.path.clone(), served);

@@ -19,10 +19,16 @@ use super::iso::{BiosBootFiles, IsoParts};
 use crate::boot::loaders;
 
 /// The recipe of ISOs of an architecture with the boot code in `loaders` that is no payload, and an OS image whose hash tree has the
-/// root `root_hash`.
-pub(crate) fn iso_recipe(architecture: Architecture, loaders: &Path, root_hash: Digest) -> Result<IsoRecipe> {
+/// root `root_hash`; `hardware` is the payload that says what the release can drive.
+pub(crate) fn iso_recipe(
+    architecture: Architecture,
+    loaders: &Path,
+    root_hash: Digest,
+    hardware: Option<Payload>,
+) -> Result<IsoRecipe> {
     let bios = architecture.has_bios().then(|| bios_boot_code(loaders)).transpose()?;
-    Ok(IsoRecipe { recipe: recipe::NUMBER, bios, rootfs_root_hash: Some(root_hash) })
+    let recipe = recipe::number(hardware.is_some());
+    Ok(IsoRecipe { recipe, bios, rootfs_root_hash: Some(root_hash), hardware })
 }
 
 fn bios_boot_code(loaders: &Path) -> Result<BiosBootCode> {

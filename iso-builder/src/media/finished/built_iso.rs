@@ -40,7 +40,7 @@ pub(crate) fn build(mut sample: SampleMedium) -> (SampleMedium, PathBuf) {
     let image = sample.release.payload(Purpose::Rootfs).unwrap();
     let file = fs::File::open(sample.tree().join(&image.path)).unwrap();
     let tree = VerityTree::of_image(image.sha256, file).unwrap();
-    sample.release.iso = Some(iso_recipe(architecture, &loaders, tree.root).unwrap());
+    sample.release.iso = Some(iso_recipe(architecture, &loaders, tree.root, None).unwrap());
     let manifest = sample.release.to_bytes();
     let source = |payload: &Payload| Ok(sample.tree().join(&payload.path));
     let scratch = tempfile::tempdir().unwrap();

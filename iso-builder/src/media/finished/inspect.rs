@@ -125,7 +125,7 @@ impl MediumDescription {
 impl PayloadTotals {
     fn of(release: &Release) -> Self {
         let mut totals = Self { payloads: 0, bytes: 0, remote_payloads: 0, remote_bytes: 0 };
-        for payload in &release.payloads {
+        for payload in release.all_payloads() {
             let (count, bytes) = if payload.is_remote_on(release.medium) {
                 (&mut totals.remote_payloads, &mut totals.remote_bytes)
             } else {
@@ -197,7 +197,7 @@ impl MediumDescription {
     /// Image blobs are many and have no names: only their sum is printed.
     fn write_payloads(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\nPayloads")?;
-        let named = || self.release.payloads.iter().filter(|payload| payload.purpose != Purpose::ImageBlob);
+        let named = || self.release.all_payloads().filter(|payload| payload.purpose != Purpose::ImageBlob);
         let width = named().map(|payload| printable(&payload.path).chars().count()).max().unwrap_or_default();
         for payload in named() {
             let (path, size) = (printable(&payload.path), ByteSize::bytes(payload.size));

@@ -252,7 +252,7 @@ fn compare_files(
 /// The payloads that should be on the medium, and how many an install downloads.
 fn expected(release: &Release) -> (Vec<&Payload>, usize) {
     let (remote, local): (Vec<_>, Vec<_>) =
-        release.payloads.iter().partition(|payload| payload.is_remote_on(release.medium));
+        release.all_payloads().partition(|payload| payload.is_remote_on(release.medium));
     (local, remote.len())
 }
 

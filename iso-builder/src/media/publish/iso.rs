@@ -27,7 +27,7 @@ pub(super) fn check(artifact: &OpenedArtifact) -> Result<()> {
         let why = "its release.json does not say how: an older builder wrote it".into();
         return Err(lacks(why, "Build the release again with this iso-builder and push it.").into());
     };
-    if iso.recipe != recipe::NUMBER {
+    if !recipe::is_followed(iso) {
         let why = format!("it is made by recipe {}, and this builder follows {}", iso.recipe, recipe::NUMBER);
         return Err(lacks(why, "Use the iso-builder of the release.").into());
     }

@@ -241,7 +241,7 @@ impl<'a> PullDirectory<'a> {
     ) -> Result<()> {
         let what = || format!("finishing {}", self.path.display());
         let kept: BTreeSet<&str> = all.iter().flat_map(|wanted| &wanted.paths).map(String::as_str).collect();
-        let payloads = previous.into_iter().flat_map(|release| &release.payloads);
+        let payloads = previous.into_iter().flat_map(Release::all_payloads);
         let code = previous.and_then(|release| release.iso.as_ref()?.bios.as_ref());
         let code = code.into_iter().flat_map(BootCodePart::of);
         let patches = read_at_most(&self.path.join(PATCHES), MAX_MANIFEST).ok();

@@ -242,8 +242,7 @@ impl ReleaseUpload<'_> {
             };
             return self.sent(layer, &open, None, step);
         }
-        let Some(payload) = self.release.payloads.iter().find(|payload| payload.sha256 == layer.digest)
-        else {
+        let Some(payload) = self.release.all_payloads().find(|payload| payload.sha256 == layer.digest) else {
             bail!("{} is not a payload", layer.path);
         };
         let open = || -> Result<Box<dyn Read + Send>> {

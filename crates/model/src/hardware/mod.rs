@@ -1,0 +1,19 @@
+//! What a release can drive, and whether a machine would work with it.
+//!
+//! | Module | What it is for |
+//! |---|---|
+//! | [`coverage`] | `hardware.json` of a release: the modules of its kernel, what they drive, and the firmware that is there for them |
+//! | [`in_use`] | the devices that a machine works with, as an inventory has them |
+//! | [`scheme`], [`naming`] | the names that another udev would give to network cards |
+//! | [`judge`] | what a machine would lose under a release; pure |
+
+pub mod coverage;
+pub mod in_use;
+pub mod judge;
+pub mod naming;
+pub mod scheme;
+
+pub use coverage::{CoveredModule, HardwareCoverage, ParseCoverageError};
+pub use in_use::{DeviceInUse, HardwareInUse, NamedCard};
+pub use judge::{HardwareProblem, LostHardware, NamedModules, judge};
+pub use scheme::NamingScheme;

@@ -1,0 +1,76 @@
+//! `hardware.json`: what the OS image can drive, with the modules that the initrd has too.
+
+use std::fs::{self, File};
+use std::io::Seek;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use formats::initrd;
+use formats::kernel_modules::{is_module, name_of};
+use model::hardware::HardwareCoverage;
+use model::release::HARDWARE;
+
+/// Makes [`HARDWARE`] in `out`; nothing if the kernel has no modules.
+pub(super) fn complete(coverage: &Path, initrd: &Path, out: &Path) -> Result<()> {
+    let what = || format!("reading {}", coverage.display());
+    let mut coverage = HardwareCoverage::parse(&fs::read(coverage).with_context(what)?).with_context(what)?;
+    if coverage.modules.is_empty() {
+        return Ok(());
+    }
+    let what = || format!("listing the modules of {}", initrd.display());
+    let mut archives = tempfile::tempfile_in(out).with_context(what)?;
+    initrd::unpack(&mut File::open(initrd).with_context(what)?, &mut archives).with_context(what)?;
+    archives.rewind().with_context(what)?;
+    for path in initrd::entries(&mut archives).with_context(what)?.keys().filter(|path| is_module(path)) {
+        let name = name_of(Path::new(path));
+        if let Ok(at) = coverage.modules.binary_search_by(|module| module.name.cmp(&name)) {
+            coverage.modules[at].initrd = true;
+        }
+    }
+    let file = out.join(HARDWARE);
+    fs::write(&file, coverage.to_bytes()).with_context(|| format!("writing {}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use formats::initrd::{ArchivedFile, archive};
+    use model::architecture::Architecture;
+    use model::hardware::CoveredModule;
+    use model::hardware::coverage::FORMAT;
+
+    use super::*;
+
+    fn made(modules: &[&str]) -> Option<HardwareCoverage> {
+        let module = |name: &&str| CoveredModule { name: (*name).into(), ..CoveredModule::default() };
+        let coverage = HardwareCoverage {
+            format: FORMAT,
+            architecture: Architecture::Amd64,
+            kernel: "6.12.1".into(),
+            systemd: None,
+            naming_scheme: None,
+            modules: modules.iter().map(module).collect(),
+            firmware: Default::default(),
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::write(at("coverage"), coverage.to_bytes()).unwrap();
+        let file = |path| ArchivedFile { path, content: b"x", executable: false };
+        let plain = archive(&[
+            file("usr/lib/modules/6.12.1/kernel/virtio-net.ko"),
+            file("usr/lib/modules/6.12.1/modules.dep"),
+            file("usr/lib/modules/6.12.1/kernel/unknown.ko"),
+        ]);
+        let mut packed = Vec::new();
+        initrd::pack(&mut std::io::Cursor::new(plain), &mut packed).unwrap();
+        fs::write(at("initrd"), packed).unwrap();
+        complete(&at("coverage"), &at("initrd"), directory.path()).unwrap();
+        fs::read(at(HARDWARE)).ok().map(|bytes| HardwareCoverage::parse(&bytes).unwrap())
+    }
+
+    #[test]
+    fn the_modules_of_the_initrd_are_told_and_a_kernel_without_modules_has_no_list() {
+        let coverage = made(&["bnx2x", "virtio_net"]).unwrap();
+        assert_eq!(coverage.modules.iter().map(|module| module.initrd).collect::<Vec<_>>(), [false, true]);
+        assert_eq!(made(&[]), None);
+    }
+}

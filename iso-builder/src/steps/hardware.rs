@@ -1,0 +1,155 @@
+//! What the OS image can drive: the modules of its kernel, and the firmware that is there for them.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use formats::kernel_modules::{self, ModuleInfo};
+use model::architecture::Architecture;
+use model::hardware::coverage::FORMAT;
+use model::hardware::{CoveredModule, HardwareCoverage, NamingScheme};
+use walkdir::WalkDir;
+
+use super::request::StepRequest;
+use super::tree::Tree;
+use super::within::within;
+
+/// A [`HardwareCoverage`] that knows nothing of the initrd.
+pub const COVERAGE_OUTPUT: &str = "rootfs.hardware.json";
+
+/// Where the kernel looks for firmware, the first before the second (Documentation/driver-api/firmware/fw_search_path.rst).
+const FIRMWARE: [&str; 2] = ["usr/lib/firmware/updates", "usr/lib/firmware"];
+/// The ends of packed files of firmware.
+const PACKED: [&str; 2] = [".xz", ".zst"];
+/// The library of systemd's programs, with the version in its name.
+const SYSTEMD: &str = "libsystemd-shared-";
+
+/// Writes what the finished tree of the OS image with the kernel `kernel` can drive.
+pub(super) fn survey(request: &StepRequest, tree: &Tree, kernel: &str) -> Result<()> {
+    let coverage = coverage(request.architecture, tree, kernel)?;
+    fs::write(request.out.join(COVERAGE_OUTPUT), coverage.to_bytes())
+        .context("writing what the OS image can drive")
+}
+
+fn coverage(architecture: Architecture, tree: &Tree, kernel: &str) -> Result<HardwareCoverage> {
+    let modules = within(tree.root(), &Path::new("usr/lib/modules").join(kernel))?;
+    let modules = kernel_modules::read_all(&modules).context("reading the modules of the kernel")?;
+    let systemd = systemd(tree)?;
+    let module = |(name, info): (String, ModuleInfo)| {
+        let ModuleInfo { built_in, aliases, firmware } = info;
+        CoveredModule { name, built_in, initrd: false, aliases, firmware }
+    };
+    Ok(HardwareCoverage {
+        format: FORMAT,
+        architecture,
+        kernel: kernel.to_owned(),
+        systemd,
+        naming_scheme: systemd.filter(|_| is_debian(tree)).and_then(NamingScheme::of_systemd),
+        modules: modules.into_iter().map(module).collect(),
+        firmware: firmware(tree)?,
+    })
+}
+
+/// The files of firmware, as drivers ask for them.
+fn firmware(tree: &Tree) -> Result<BTreeSet<String>> {
+    let mut found = BTreeSet::new();
+    for directory in FIRMWARE {
+        let directory = within(tree.root(), Path::new(directory))?;
+        if !directory.is_dir() {
+            continue;
+        }
+        for entry in WalkDir::new(&directory) {
+            let entry = entry.context("reading the firmware")?;
+            let Some(name) = entry.path().strip_prefix(&directory).ok().and_then(Path::to_str) else {
+                continue;
+            };
+            if !entry.file_type().is_dir() && !name.starts_with("updates/") {
+                found.insert(PACKED.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name).to_owned());
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The version of systemd, by the name of a library that all of its programs load.
+fn systemd(tree: &Tree) -> Result<Option<u32>> {
+    let library = within(tree.root(), Path::new("usr/lib"))?;
+    let below = WalkDir::new(library).min_depth(2).max_depth(3).sort_by_file_name();
+    let versions = below.into_iter().flatten().filter_map(|entry| {
+        let name = entry.file_name().to_str()?.strip_prefix(SYSTEMD)?;
+        name.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+    });
+    Ok(versions.max())
+}
+
+/// Whether the base is Debian, whose udev names cards by the latest scheme that it knows. Others choose an older one when they build
+/// systemd, which no file of the image tells.
+fn is_debian(tree: &Tree) -> bool {
+    let text = fs::read_to_string(tree.path("usr/lib/os-release")).unwrap_or_default();
+    text.lines().any(|line| line.trim_end() == "ID=debian")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn the_firmware_is_listed_as_drivers_ask_for_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let tree = Tree::empty(directory.path()).unwrap();
+        assert_eq!(firmware(&tree).unwrap(), BTreeSet::new());
+        for file in ["bnx2x/a.fw.xz", "bnx2x/b.fw.zst", "c.fw", "updates/d/e.fw"] {
+            let path = tree.path("usr/lib/firmware").join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "x").unwrap();
+        }
+        symlink("a.fw.xz", tree.path("usr/lib/firmware/bnx2x/link.fw.xz")).unwrap();
+        let found: Vec<_> = firmware(&tree).unwrap().into_iter().collect();
+        assert_eq!(found, ["bnx2x/a.fw", "bnx2x/b.fw", "bnx2x/link.fw", "c.fw", "d/e.fw"]);
+    }
+
+    #[test]
+    fn the_image_is_covered_by_the_modules_of_its_kernel_and_one_without_has_none() {
+        let directory = tempfile::tempdir().unwrap();
+        let tree = Tree::empty(directory.path()).unwrap();
+        fs::create_dir_all(tree.path("usr/lib")).unwrap();
+        testing::kernel::module_tree(&tree.path("usr/lib/modules/6.1.0"));
+        let covered = coverage(Architecture::Amd64, &tree, "6.1.0").unwrap();
+        let names: Vec<_> = covered.modules.iter().map(|module| module.name.as_str()).collect();
+        assert_eq!(names, ["ahci", "bnx2x", "megaraid_sas", "packed", "virtio_net"]);
+        assert!(covered.module("bnx2x").unwrap().firmware.contains("bnx2x/bnx2x-e2-7.13.15.0.fw"));
+        assert_eq!((covered.systemd, covered.naming_scheme), (None, None));
+        assert_eq!(coverage(Architecture::Amd64, &tree, "6.1.0").unwrap().to_bytes(), covered.to_bytes());
+        assert!(coverage(Architecture::Amd64, &tree, "6.2.0").unwrap().modules.is_empty());
+    }
+
+    #[test]
+    fn the_version_of_systemd_is_that_of_its_library_wherever_a_base_has_it() {
+        for (path, expected) in [
+            ("usr/lib/x86_64-linux-gnu/systemd/libsystemd-shared-257.so", Some(257)),
+            ("usr/lib/systemd/libsystemd-shared-255.4-1.fc40.so", Some(255)),
+            ("usr/lib/systemd/other.so", None),
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            let tree = Tree::empty(directory.path()).unwrap();
+            fs::create_dir_all(tree.path(path).parent().unwrap()).unwrap();
+            fs::write(tree.path(path), "x").unwrap();
+            assert_eq!(systemd(&tree).unwrap(), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn only_the_udev_of_debian_is_known_to_take_the_latest_scheme() {
+        for (text, expected) in
+            [("NAME=x\nID=debian\nIMAGE_ID=a\n", true), ("ID=ubuntu\nID_LIKE=debian\n", false), ("", false)]
+        {
+            let directory = tempfile::tempdir().unwrap();
+            let tree = Tree::empty(directory.path()).unwrap();
+            fs::create_dir_all(tree.path("usr/lib")).unwrap();
+            fs::write(tree.path("usr/lib/os-release"), text).unwrap();
+            assert_eq!(is_debian(&tree), expected, "{text}");
+        }
+    }
+}
