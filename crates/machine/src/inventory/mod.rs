@@ -10,6 +10,7 @@ mod disks;
 mod evidence;
 mod holders;
 mod identity;
+pub mod in_use;
 mod joined;
 mod multipath;
 pub mod nics;
@@ -24,6 +25,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use model::architecture::Architecture;
+use model::hardware::HardwareInUse;
 use serde::{Deserialize, Serialize};
 
 pub use changes::changes;
@@ -45,13 +47,23 @@ pub struct Inventory {
     pub disks: Vec<Disk>,
     /// By kernel name.
     pub nics: Vec<Nic>,
+    /// The devices behind them with their drivers; none in documents of older versions, and where it does not matter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hardware: Option<HardwareInUse>,
 }
 
 impl Inventory {
-    /// Reads everything once.
+    /// Reads disks and network cards once.
     pub fn scan(roots: &Roots) -> Result<Self> {
         let architecture = Some(Architecture::of_this_program());
-        Ok(Self { architecture, disks: disks::scan(roots)?, nics: nics::scan(&roots.sys) })
+        Ok(Self { architecture, disks: disks::scan(roots)?, nics: nics::scan(&roots.sys), hardware: None })
+    }
+
+    /// The same with the devices behind them. It reads the tables of the running kernel too, so it is for those who ask for it.
+    pub fn scan_with_hardware(roots: &Roots) -> Result<Self> {
+        let inventory = Self::scan(roots)?;
+        let hardware = Some(in_use::scan(roots, &inventory.disks, &inventory.nics));
+        Ok(Self { hardware, ..inventory })
     }
 
     /// The disk of `path`: its node, its kernel name below `/dev`, one of its links, or one of the paths to it.

@@ -13,20 +13,28 @@ pub struct Roots {
     pub proc: PathBuf,
     /// udev's records of devices, `/run/udev/data`.
     pub udev: PathBuf,
+    /// Modules of kernels and firmware, `/usr/lib`.
+    pub lib: PathBuf,
 }
 
 impl Default for Roots {
     fn default() -> Self {
-        Self { sys: "/sys".into(), dev: "/dev".into(), proc: "/proc".into(), udev: "/run/udev/data".into() }
+        Self {
+            sys: "/sys".into(),
+            dev: "/dev".into(),
+            proc: "/proc".into(),
+            udev: "/run/udev/data".into(),
+            lib: "/usr/lib".into(),
+        }
     }
 }
 
 impl Roots {
-    /// The roots below a directory: `sys`, `dev`, `proc` and `udev`.
+    /// The roots below a directory: `sys`, `dev`, `proc`, `udev` and `lib`.
     #[must_use]
     pub fn below(root: &Path) -> Self {
-        let [sys, dev, proc, udev] = ["sys", "dev", "proc", "udev"].map(|name| root.join(name));
-        Self { sys, dev, proc, udev }
+        let [sys, dev, proc, udev, lib] = ["sys", "dev", "proc", "udev", "lib"].map(|name| root.join(name));
+        Self { sys, dev, proc, udev, lib }
     }
 }
 

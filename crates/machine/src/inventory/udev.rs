@@ -12,7 +12,16 @@ pub(super) struct UdevRecord(BTreeMap<String, String>);
 impl UdevRecord {
     /// The record of the block device with this number, such as `8:0`.
     pub(super) fn read(roots: &Roots, number: Option<&str>) -> Self {
-        let file = number.map(|number| roots.udev.join(format!("b{number}")));
+        Self::file(roots, number.map(|number| format!("b{number}")))
+    }
+
+    /// The record of the network card with this index of the kernel.
+    pub(super) fn of_card(roots: &Roots, index: Option<&str>) -> Self {
+        Self::file(roots, index.map(|index| format!("n{index}")))
+    }
+
+    fn file(roots: &Roots, name: Option<String>) -> Self {
+        let file = name.map(|name| roots.udev.join(name));
         let bytes = file.and_then(|file| read_at_most(&file, 1 << 20).ok()).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes);
         let lines = text.lines().filter_map(|line| line.strip_prefix("E:")?.split_once('='));

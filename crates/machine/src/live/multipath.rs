@@ -61,9 +61,7 @@ mod tests {
             std::fs::create_dir_all(root.path().join(folder)).unwrap();
         }
         std::fs::write(root.path().join("proc/self/mountinfo"), "").unwrap();
-        let below = |folder: &str| root.path().join(folder);
-        let roots =
-            Roots { sys: below("sys"), proc: below("proc"), dev: below("dev"), udev: below("run/udev/data") };
+        let roots = Roots { udev: root.path().join("run/udev/data"), ..Roots::below(root.path()) };
         let (inventory, runner) = (serde_json::from_str(inventory).unwrap(), ScriptedRunner::silent());
         let config = parse(document, "f").unwrap();
         join_paths(&config, inventory, (&roots, root.path()), &runner, &Progress::silent()).unwrap();

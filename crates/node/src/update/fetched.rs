@@ -96,7 +96,7 @@ impl<'a> KeptSource<'a> {
 
     /// Fetches the missing parts of the OS of `release` now; afterwards the source is not needed.
     pub fn fetch(&self, release: &ReleaseManifest) -> Result<()> {
-        for payload in slot_payloads(release) {
+        for payload in slot_payloads(release).into_iter().chain(release.hardware()) {
             self.keep(payload)?;
         }
         self.keep_signatures(release.signatures())?;

@@ -5,6 +5,7 @@
 //! | [`updated_node`] | the node: what changes its slots, its boot record and its memory |
 //! | [`slots`] | the partitions of the slots, from sysfs |
 //! | [`offer`] | whether a release may take the place of the one that runs; pure |
+//! | [`hardware`] | what this node would lose under a release |
 //! | [`floor`](mod@floor) | the lowest rollback index that a release for this node may have; pure |
 //! | [`patched`] | a release whose OS image is made from the one that runs and a patch |
 //! | [`tried_release`] | the result of the release that was tried; pure |
@@ -20,6 +21,7 @@
 pub mod cluster_report;
 pub mod fetched;
 pub mod floor;
+pub mod hardware;
 pub mod lock;
 pub mod offer;
 pub mod patched;
@@ -31,6 +33,7 @@ pub mod updated_node;
 
 pub use fetched::{KeptSource, fetched, fetched_release, forget};
 pub use floor::{FloorSlot, floor};
+pub use hardware::HardwareVerdict;
 pub use lock::UpdateLock;
 pub use offer::{OfferStatus, RunningSystem, UpdatePermissions, decide, kubernetes_step};
 pub use slots::NodeSlots;

@@ -19,6 +19,8 @@ pub struct UpdatePermissions {
     pub downgrade: bool,
     /// A release that was bad on this node before.
     pub retry: bool,
+    /// A release under which devices of this node, or modules of its document, would not work as they do now.
+    pub hardware: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -217,7 +219,10 @@ mod tests {
         let downgrade = UpdatePermissions { downgrade: true, ..UpdatePermissions::default() };
         assert_eq!(good(&version("1.1.9"), downgrade), Ok(OfferStatus::New));
         let other = Release { id: "another".into(), ..version("1.3.0") };
-        assert_eq!(good(&other, UpdatePermissions { downgrade: true, retry: true }), Err(Class::Invalid));
+        assert_eq!(
+            good(&other, UpdatePermissions { downgrade: true, retry: true, hardware: true }),
+            Err(Class::Invalid)
+        );
         let mut memory = UpdateState {
             staged: Some(WrittenRelease::now(ReleaseId::of(&version("1.3.0").into()), UpdateSlot::B)),
             ..UpdateState::default()

@@ -63,7 +63,10 @@ impl ServedRelease {
             let text = files::read_at_most(&file, SIGNATURES_LENGTH).ok()?;
             return Some((file, Digest::of(&text)));
         }
-        let of_os = slot_payloads(&self.release).into_iter().find(|payload| payload.path == path);
+        let of_os = slot_payloads(&self.release)
+            .into_iter()
+            .chain(self.release.hardware())
+            .find(|payload| payload.path == path);
         if let Some(payload) = of_os {
             return Some((self.directory.join(&payload.path), payload.sha256));
         }

@@ -162,6 +162,10 @@ struct AllowArgs {
     /// Take a release that was tried on this node before and rolled back.
     #[arg(long)]
     retry: bool,
+    /// Take a release although a device of this node would lose its driver, its firmware or its name, or a module of the node document
+    /// is missing.
+    #[arg(long)]
+    accept_hardware: bool,
     /// Refuse any other release than the one whose release.json has this SHA-256.
     #[arg(long, value_name = "DIGEST")]
     sha256: Option<Digest>,
@@ -230,8 +234,8 @@ impl OfferArgs {
 
 impl AllowArgs {
     fn request(self, from: Option<String>) -> UpdateRequest {
-        let Self { allow_downgrade, retry, sha256, unsigned } = self;
-        let allowed = UpdatePermissions { downgrade: allow_downgrade, retry };
+        let Self { allow_downgrade, retry, accept_hardware, sha256, unsigned } = self;
+        let allowed = UpdatePermissions { downgrade: allow_downgrade, retry, hardware: accept_hardware };
         UpdateRequest { from, allowed, sha256, allow_unsigned: unsigned.allow_unsigned }
     }
 }

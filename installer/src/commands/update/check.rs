@@ -16,7 +16,7 @@ use model::kubernetes::KubernetesVersion;
 use model::release::Purpose;
 use model::rollback_index::RollbackIndex;
 use node::update::patched::{Patches, bytes_fetched};
-use node::update::{OfferStatus, UpdatedNode, kubernetes_step};
+use node::update::{HardwareVerdict, OfferStatus, UpdatedNode, kubernetes_step};
 
 use super::offer::{OfferedRelease, UpdateRequest, containerd, open};
 
@@ -37,6 +37,8 @@ pub(super) struct UpdatePlan {
     patch: Option<u64>,
     /// Bytes that are written into the slot.
     written: u64,
+    /// Whether the node works under the release as it does now. What was accepted is in it.
+    hardware: HardwareVerdict,
     /// Container images that the node gets before it restarts.
     images: MissingImages,
     /// Whether the node restarts.
@@ -63,7 +65,8 @@ pub(super) struct UpdatePlan {
 
 impl UpdatePlan {
     pub(super) fn of(node: &UpdatedNode, offered: &OfferedRelease) -> Result<Self> {
-        let OfferedRelease { source, release: offered, trust, offer, seeding, unverified } = offered;
+        let OfferedRelease { source, release: offered, trust, offer, seeding, hardware, unverified } =
+            offered;
         let offer = *offer;
         let parts = slot_payloads(offered);
         let away = parts.iter().filter(|part| source.place(part) == Some(PayloadPlace::Network));
@@ -81,6 +84,7 @@ impl UpdatePlan {
             fetched: if new { fetched } else { 0 },
             patch: patches.as_ref().map(Patches::size),
             written: if new { written } else { 0 },
+            hardware: hardware.clone(),
             images: match seeding {
                 Some(role) if offer != OfferStatus::Runs => {
                     missing_images(&containerd(offered), offered, *role)?
@@ -124,9 +128,10 @@ impl UpdatePlan {
             index => format!("  rollback index {index}\n"),
         };
         format!(
-            "{head}  {:<7}  {}\n{rollback}  images   {images}\n  restart  once; up to three tries, then {} again\n  stays    configuration, data, membership in the cluster{}\n",
+            "{head}  {:<7}  {}\n{rollback}  hardware {}\n  images   {images}\n  restart  once; up to three tries, then {} again\n  stays    configuration, data, membership in the cluster{}\n",
             if self.trust_warning { "warning" } else { "release" },
             if self.trust_warning { format!("it is {}", self.trust) } else { self.trust.clone() },
+            self.hardware.summary(),
             running.version,
             self.kubernetes_text()
         )

@@ -9,13 +9,14 @@ use base::digest::Digest;
 use base::failure::Failure;
 use base::program::Context;
 use install::execute::{RunningContainerd, import_missing};
+use machine::inventory::Roots;
 use machine::trust_store;
-use medium::payload_sources::PayloadSource;
+use medium::payload_sources::{PayloadSource, read_hardware};
 use model::boot::Slot;
-use model::config::{Images, Role};
+use model::config::{Images, InstallConfig, Role};
 use model::release::Release;
 use model::release_manifest::ReleaseManifest;
-use node::update::{OfferStatus, RunningSystem, UpdatePermissions, UpdatedNode, decide};
+use node::update::{HardwareVerdict, OfferStatus, RunningSystem, UpdatePermissions, UpdatedNode, decide};
 use trust::ReleaseTrust;
 
 use super::source::{self, OpenedRelease};
@@ -41,6 +42,8 @@ pub(super) struct OfferedRelease {
     pub(super) offer: OfferStatus,
     /// The role whose container images the node gets; none if it pulls its images on demand, or the role needs none.
     pub(super) seeding: Option<Role>,
+    /// Whether this node works under it as it does now.
+    pub(super) hardware: HardwareVerdict,
     /// Why it may be another release than the one that was meant.
     pub(super) unverified: Option<Failure>,
 }
@@ -73,6 +76,10 @@ pub(super) fn open(node: &UpdatedNode, request: &UpdateRequest, context: &Contex
     };
     let offer = decide(running, &release, request.allowed)?;
     source::has_slot(source.as_ref(), &release)?;
+    let hardware = match offer {
+        OfferStatus::Runs => HardwareVerdict::default(),
+        _ => judge_hardware(source.as_ref(), &release, &config, request, context)?,
+    };
     let role = config.install.own_role();
     // A fetched release has brought its images to containerd. The recovery system has no containerd, and does not mount its store.
     let seeds = request.from.is_some()
@@ -81,7 +88,29 @@ pub(super) fn open(node: &UpdatedNode, request: &UpdateRequest, context: &Contex
         && release.images_for(role).next().is_some();
     let seeding = seeds.then_some(role);
     let source = if seeds { source::with_images(source, &config, &release)? } else { source };
-    Ok(OfferedRelease { source, release, trust, offer, seeding, unverified })
+    Ok(OfferedRelease { source, release, trust, offer, seeding, hardware, unverified })
+}
+
+/// What this node would lose under the release.
+///
+/// # Errors
+/// [`Class::Hardware`](base::failure::Class::Hardware) if it would lose something that was not accepted.
+fn judge_hardware(
+    source: &dyn PayloadSource,
+    release: &Release,
+    config: &InstallConfig,
+    request: &UpdateRequest,
+    context: &Context,
+) -> Result<HardwareVerdict> {
+    let coverage = read_hardware(source, release)?;
+    let verdict = HardwareVerdict::of(&Roots::default(), config, release, coverage.as_ref())?;
+    match request.allowed.hardware {
+        false => verdict.require(release)?,
+        true => {
+            verdict.lost.iter().for_each(|lost| context.progress.warn("update", &format!("accepted: {lost}")))
+        }
+    }
+    Ok(verdict)
 }
 
 pub(super) fn containerd(release: &Release) -> RunningContainerd {

@@ -1,0 +1,164 @@
+//! What this node would lose under a release: its devices, its document and its kernel arguments against what the release can drive.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use base::failure::{Class, Failure};
+use formats::kernel_modules;
+use machine::inventory::{Inventory, Roots};
+use model::config::InstallConfig;
+use model::config::formats::kernel;
+use model::hardware::{HardwareCoverage, HardwareInUse, LostHardware, NamedModules, judge};
+use model::release::Release;
+
+/// Whether a node works under a release as it does now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct HardwareVerdict {
+    /// How many devices were compared; none if the release does not say what it can drive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub devices: Option<usize>,
+    /// What would not work.
+    pub lost: Vec<LostHardware>,
+}
+
+impl HardwareVerdict {
+    /// The verdict on `release`, which has `coverage`, for the machine of `roots` with the node document `config`.
+    ///
+    /// # Errors
+    /// The disks of the machine cannot be read.
+    pub fn of(
+        roots: &Roots,
+        config: &InstallConfig,
+        release: &Release,
+        coverage: Option<&HardwareCoverage>,
+    ) -> anyhow::Result<Self> {
+        let Some(coverage) = coverage else { return Ok(Self::default()) };
+        let machine = Inventory::scan_with_hardware(roots)?.hardware.unwrap_or_default();
+        let named = named(roots, &machine, config, release);
+        Ok(Self { devices: Some(machine.devices.len()), lost: judge(&machine, &named, coverage) })
+    }
+
+    /// What the verdict comes to, in a line.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        match (self.devices, self.lost.len()) {
+            (None, _) => "not checked: the release does not say what it can drive".into(),
+            (Some(1), 0) => "the driver in use is in the release".into(),
+            (Some(count), 0) => format!("the drivers of {count} devices are in the release"),
+            (Some(_), _) => {
+                let lost: Vec<_> = self.lost.iter().map(ToString::to_string).collect();
+                format!("accepted although {}", lost.join("; "))
+            }
+        }
+    }
+
+    /// Fails if something would not work.
+    ///
+    /// # Errors
+    /// [`Class::Hardware`], with all of it and what to do.
+    pub fn require(&self, release: &Release) -> Result<(), Failure> {
+        if self.lost.is_empty() {
+            return Ok(());
+        }
+        let lost: Vec<_> = self.lost.iter().map(ToString::to_string).collect();
+        let hints: BTreeSet<_> = self.lost.iter().map(|lost| lost.problem.hint()).collect();
+        let hints: Vec<_> = hints.into_iter().collect();
+        let what = format!("{} {} does not fit the hardware of this node", release.name, release.version);
+        Err(Failure::new(Class::Hardware, what)
+            .because(anyhow::anyhow!("{}", lost.join("; ")))
+            .hint(format!("{} To update nevertheless: --accept-hardware", hints.join(" "))))
+    }
+}
+
+fn named(roots: &Roots, machine: &HardwareInUse, config: &InstallConfig, release: &Release) -> NamedModules {
+    let own = config.os.additional_kernel_arguments.as_deref().unwrap_or_default();
+    let own = kernel::words(own);
+    let modules = roots.lib.join("modules").join(&machine.kernel);
+    let tables = kernel_modules::read_tables(&modules).unwrap_or_default();
+    let files = kernel_modules::paths(&modules).unwrap_or_default();
+    NamedModules {
+        loaded: config.os.modules.iter().map(ToString::to_string).collect(),
+        arguments: release.kernel_arguments.iter().cloned().chain(own).collect(),
+        present: tables.into_keys().chain(files.into_keys()).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::failure::render;
+    use model::hardware::coverage::FORMAT;
+    use testing::kernel::module_tree;
+    use testing::machine::MachineTree;
+    use testing::release::release;
+
+    use super::*;
+
+    fn machine() -> MachineTree {
+        let machine = MachineTree::new("");
+        machine.file("proc/sys/kernel/osrelease", "6.1.0\n");
+        module_tree(&machine.path().join("lib/modules/6.1.0"));
+        let device = "sys/devices/pci0000:00/0000:3b:00.0";
+        machine.file(&format!("{device}/modalias"), "pci:v000014E4d0000168Esv1sd1bc02sc00i00");
+        machine.link(&format!("{device}/subsystem"), "../../../bus/pci");
+        machine.link(&format!("{device}/driver"), "../../../bus/pci/drivers/bnx2x");
+        machine.link("sys/bus/pci/drivers/bnx2x/module", "../../../../module/bnx2x");
+        machine.link("sys/class/net/ens1f0/device", "../../../devices/pci0000:00/0000:3b:00.0");
+        machine.file("sys/class/net/ens1f0/address", "52:54:00:12:34:56\n");
+        machine
+    }
+
+    fn verdict(coverage: Option<&str>, document: &str) -> HardwareVerdict {
+        let machine = machine();
+        let coverage = coverage.map(|modules| {
+            let text = format!(
+                r#"{{"format":{FORMAT},"architecture":"amd64","kernel":"6.12","modules":[{modules}],"firmware":[]}}"#
+            );
+            HardwareCoverage::parse(text.as_bytes()).unwrap()
+        });
+        let config = model::config::parse(document, "f").unwrap();
+        HardwareVerdict::of(&Roots::below(machine.path()), &config, &release(), coverage.as_ref()).unwrap()
+    }
+
+    const DOCUMENT: &str = "os: {hostname: node1}";
+    const BNX2X: &str = r#"{"name":"bnx2x","aliases":["pci:v000014E4d0000168Esv*"]}"#;
+
+    #[test]
+    fn a_release_that_says_nothing_of_hardware_is_taken_and_that_is_told() {
+        let verdict = verdict(None, DOCUMENT);
+        verdict.require(&release()).unwrap();
+        assert_eq!(verdict.summary(), "not checked: the release does not say what it can drive");
+    }
+
+    #[test]
+    fn a_release_with_the_drivers_of_this_node_is_taken() {
+        let verdict = verdict(Some(BNX2X), DOCUMENT);
+        verdict.require(&release()).unwrap();
+        assert_eq!(verdict.summary(), "the driver in use is in the release");
+    }
+
+    #[test]
+    fn a_release_without_a_driver_or_a_module_of_the_document_is_refused_with_what_to_do() {
+        let document =
+            "os: {modules: [bnx2x, megaraid_sas], additional_kernel_arguments: 'virtio_net.a=1 quiet'}";
+        let failure = verdict(Some(r#"{"name":"ahci"}"#), document).require(&release()).unwrap_err();
+        assert_eq!(failure.class(), Class::Hardware);
+        let text = render(&failure.into());
+        for part in [
+            "does not fit the hardware of this node",
+            "pci 0000:3b:00.0 (ens1f0) has the driver bnx2x now and would have none",
+            "os.modules names the module megaraid_sas",
+            "the kernel argument virtio_net.a=1 names the module virtio_net",
+            "Build the release with a kernel that has the driver.",
+            "--accept-hardware",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let lost = verdict(Some(r#"{"name":"ahci"}"#), DOCUMENT);
+        assert!(
+            lost.summary().starts_with("accepted although pci 0000:3b:00.0 (ens1f0)"),
+            "{}",
+            lost.summary()
+        );
+    }
+}
