@@ -16,6 +16,9 @@ use crate::pipeline::{
 };
 use crate::signing::arguments::SigningArguments;
 
+/// Where a build puts its outputs unless another directory is named.
+pub(super) const OUTPUT: &str = "dist";
+
 /// Build media from an image definition.
 ///
 /// Makes the full ISO, the net-install ISO and the netboot set, or what the definition's `outputs` say. What has not changed since the last build is taken
@@ -27,7 +30,7 @@ pub(super) struct BuildCommand {
     #[command(flatten)]
     inputs: InputArguments,
     /// Directory for the media.
-    #[arg(short, long, value_name = "DIR", default_value = "dist")]
+    #[arg(short, long, value_name = "DIR", default_value = OUTPUT)]
     output: PathBuf,
     /// Make these in place of the definition's `outputs`.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "OUTPUT,...")]

@@ -1,11 +1,15 @@
 //! `iso-builder check`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use base::failure::{Class, Failure};
 use base::program::Context;
+use model::release::{MANIFEST, Release};
+use serde::Serialize;
 
+use super::build::OUTPUT;
+use crate::media::finished::machines::{CoveredRelease, FitVerdict, MachineFit, table};
 use crate::pipeline::{self, BuildCheck, CheckOptions, CheckReport, CheckState, InstallerChoice};
 
 /// Check an image definition and everything that it refers to, without network and privileges.
@@ -27,15 +31,78 @@ pub(super) struct CheckCommand {
     /// once for each architecture.
     #[arg(long, value_name = "FILE", env = "NQRUST_INSTALLER")]
     installer: Vec<PathBuf>,
+    /// Tell which machines would not come up with the image: a directory with the output of `installer inventory` of each, as
+    /// NAME.json. What the image can drive is read from its medium, so it has to be built; exit code 3 if a machine would not.
+    #[arg(long, value_name = "DIR")]
+    inventories: Option<PathBuf>,
+    /// The finished medium: an ISO, the directory of a build, or a URL; by default what a build has put into `dist`.
+    #[arg(long, value_name = "MEDIUM", requires = "inventories")]
+    medium: Option<PathBuf>,
+}
+
+/// The report with the machines.
+#[derive(Debug, Serialize)]
+struct FleetReport {
+    #[serde(flatten)]
+    report: CheckReport,
+    /// Absent without `--inventories`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    machines: Option<Vec<MachineFit>>,
 }
 
 impl CheckCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        let Self { definition, locked, strict, installer: named } = self;
+        let Self { definition, locked, strict, installer: named, inventories, medium } = self;
         let report =
             pipeline::check(&CheckOptions { definition, installer: InstallerChoice::of(named), locked })?;
-        context.show(&report, || report.checks.iter().map(line).collect::<Vec<_>>().join("\n"))?;
-        verdict(&report, strict)
+        let machines = inventories.map(|directory| machines(&report, medium, &directory)).transpose()?;
+        let report = FleetReport { report, machines };
+        context.show(&report, || {
+            let lines = report.report.checks.iter().map(line).collect::<Vec<_>>().join("\n");
+            report.machines.iter().fold(lines, |lines, machines| format!("{lines}\n\n{}", table(machines)))
+        })?;
+        verdict(&report.report, strict)?;
+        report.machines.iter().try_for_each(|machines| machines_verdict(machines, strict))
+    }
+}
+
+/// Judges the machines by the medium of the checked definition.
+fn machines(report: &CheckReport, medium: Option<PathBuf>, directory: &Path) -> Result<Vec<MachineFit>> {
+    let named = medium.is_some();
+    let medium = medium.unwrap_or_else(|| PathBuf::from(OUTPUT));
+    if !named && !medium.join(MANIFEST).exists() {
+        let what = format!("what {} can drive is not known", report.product);
+        return Err(Failure::new(Class::Invalid, what)
+            .because(anyhow::anyhow!("{OUTPUT} has no {MANIFEST}"))
+            .hint("Build it, or name its medium: --medium MEDIUM")
+            .into());
+    }
+    let covered = CoveredRelease::read(&medium)?;
+    let Release { name, version, .. } = &covered.release;
+    if !named && !report.product.starts_with(&format!("{name} {version} (")) {
+        let what = format!("{OUTPUT} has {name} {version}, and the definition is of {}", report.product);
+        return Err(Failure::new(Class::Invalid, what)
+            .hint("Build the definition, or name the medium: --medium MEDIUM")
+            .into());
+    }
+    covered.judge_all(directory)
+}
+
+fn machines_verdict(machines: &[MachineFit], strict: bool) -> Result<()> {
+    let bad = |one: &&MachineFit| match one.verdict {
+        FitVerdict::Ok => false,
+        FitVerdict::Lost => true,
+        FitVerdict::Unknown => strict,
+    };
+    let (bad, all) = (machines.iter().filter(bad).count(), machines.len());
+    match bad {
+        0 => Ok(()),
+        bad => Err(Failure::new(
+            Class::Hardware,
+            format!("{bad} of {all} machines would not come up as they are"),
+        )
+        .hint("Build the image with what they lack; the table names it.")
+        .into()),
     }
 }
 

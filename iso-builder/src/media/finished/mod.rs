@@ -1,9 +1,10 @@
 //! Finished media: [`inspect`] shows what one says about itself, [`verify`] checks that it is true. `medium::reader`
-//! opens and reads them.
+//! opens and reads them. [`machines`] tells which machines would come up with one.
 
 #[cfg(test)]
 pub(crate) mod built_iso;
 pub mod inspect;
+pub mod machines;
 #[cfg(test)]
 mod output_tests;
 #[cfg(test)]
