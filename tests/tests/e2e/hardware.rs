@@ -1,5 +1,5 @@
 //! Hardware that is not the usual, and physical changes to a node: keys in the boot menu, the disk in another board, another network card,
-//! and a disk of several paths.
+//! a disk of several paths, and settings for virtual machines.
 
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use nqrust_tests::node::{Checks, Document, MAC, NODE_DOCUMENT};
 use nqrust_tests::qemu::{Firmware, Machine, Vm};
 use nqrust_tests::ssh::Ssh;
 use nqrust_tests::steps;
+use nqrust_tests::updates::{restarted, settled};
 
 /// The password of the boot menu, and its hash by grub-mkpasswd-pbkdf2.
 const PASSWORD: &str = "correct horse";
@@ -174,4 +175,61 @@ fn an_install_on_a_disk_of_two_paths_is_refused() {
         );
         checks.finish("a disk of two paths")
     });
+}
+
+/// Pages of 2 MiB that the document asks for at first, and afterwards.
+const PAGES: [u32; 2] = [64, 32];
+
+#[test]
+#[ignore = "an install and two boots: `make soak` runs it"]
+fn the_machine_is_set_up_as_the_document_says_and_anew_when_it_is_changed() {
+    scenario("host-settings", |artifacts| {
+        let identity = Identity::load()?;
+        let mut document = Document::new("node-s").to_json(&identity);
+        document["os"]["host"] = serde_json::json!({
+            "huge_pages": [{ "size": "2M", "count": PAGES[0] }],
+            "cpu": { "isolated": "1" },
+            "nested_virtualization": true,
+        });
+        let medium = Medium::shared("host-settings", &document)?;
+        let disk = Disk::empty(artifacts.disk("node.qcow2"), ByteSize::gib(32))?;
+        let machine = |purpose: &str| Machine::new(purpose, Firmware::Uefi).network(MAC).disk(&disk);
+        steps::install(&machine("install").cdrom(&medium.full), artifacts)?;
+        let mut checks = Checks::default();
+
+        let (mut vm, ssh) = steps::boot(&machine("node").reboots(), &identity, artifacts)?;
+        let line = ssh.run("cat /proc/cmdline")?;
+        for word in ["hugepagesz=2M", "hugepages=64", "isolcpus=1", "nohz_full=1", "rcu_nocbs=1"] {
+            checks.contains("the arguments of the kernel", &line, word);
+        }
+        checks.equal("the isolated processors", ssh.run("cat /sys/devices/system/cpu/isolated")?.trim(), "1");
+        checks.equal("the huge pages", huge_pages(&ssh)?, PAGES[0]);
+        let told = ssh.run("sudo -n installer status")?;
+        checks.contains("the status", &told, "huge_pages: 64 of 64 pages of 2M");
+        let failed =
+            ssh.run("systemctl list-units --state failed --plain --no-legend nqrust-devices nqrust-host")?;
+        checks.equal("units that failed", failed.trim(), "");
+        steps::collect_logs(&ssh, artifacts, "first")?;
+
+        // Another number, and nothing isolated.
+        document["os"]["host"] = serde_json::json!({ "huge_pages": [{ "size": "2M", "count": PAGES[1] }] });
+        settled(&ssh)?;
+        ssh.write_as_root(NODE_DOCUMENT, document.to_string().as_bytes())?;
+        let said = ssh.run("sudo -n installer apply 2>&1")?;
+        checks.contains("what apply says", &said, "From the next start on the kernel gets the arguments");
+        let ssh = restarted(&mut vm, &ssh, "sudo -n systemctl reboot", &identity, artifacts)?;
+        let line = ssh.run("cat /proc/cmdline")?;
+        checks.contains("the arguments of the kernel afterwards", &line, "hugepages=32");
+        checks.that(&format!("no processor is isolated: {line}"), !line.contains("isolcpus"));
+        checks.equal("the huge pages afterwards", huge_pages(&ssh)?, PAGES[1]);
+        steps::collect_logs(&ssh, artifacts, "changed")?;
+        drop(ssh);
+        checks.finish("the settings of the machine")?;
+        vm.power_off(steps::SHUTDOWN_LIMIT)
+    });
+}
+
+/// How many huge pages of 2 MiB there are.
+fn huge_pages(ssh: &Ssh) -> Result<u32> {
+    Ok(ssh.run("cat /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")?.trim().parse()?)
 }
