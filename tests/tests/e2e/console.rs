@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use base::size::ByteSize;
 use nqrust_tests::artifacts::{Artifacts, scenario};
 use nqrust_tests::console::{
-    CTRL_F, CTRL_N, CTRL_P, CTRL_R, CTRL_U, DOWN, ESCAPE, PAGE_DOWN, SCREEN_LIMIT, plug_in, screen,
+    CTRL_F, CTRL_N, CTRL_R, CTRL_U, DOWN, ESCAPE, PAGE_DOWN, SCREEN_LIMIT, plug_in, screen,
 };
 use nqrust_tests::deadline::Deadline;
 use nqrust_tests::disk::Disk;
