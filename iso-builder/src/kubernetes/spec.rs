@@ -134,6 +134,14 @@ impl Kubernetes {
         }
     }
 
+    /// Those of the programs' files whose program has the version of the release in it.
+    #[must_use]
+    pub fn versioned_programs(&self, architecture: Architecture) -> Vec<String> {
+        let mut programs = self.programs(architecture);
+        programs.retain(|name| upstream::has_version_of_release(name));
+        programs
+    }
+
     /// All files of the release that are needed, sorted.
     #[must_use]
     pub fn files(&self, architecture: Architecture) -> Vec<String> {

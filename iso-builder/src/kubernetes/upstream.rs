@@ -26,6 +26,12 @@ const COREDNS: &str = "coredns/coredns";
 const ETCD: &str = "etcd";
 const PAUSE: &str = "pause";
 
+/// Whether a program has the version of the release in it.
+#[must_use]
+pub fn has_version_of_release(program: &str) -> bool {
+    program != CRICTL
+}
+
 /// Where the programs of the public release are.
 pub(super) fn public_url(version: &KubernetesVersion, architecture: Architecture) -> String {
     format!("https://dl.k8s.io/release/{version}/bin/linux/{architecture}")

@@ -318,7 +318,7 @@ fn kubernetes(loaded: &LoadedDefinition) -> Result<Option<Finding>> {
         Artifacts::Directory(path) => {
             let directory = loaded.resolve(&path);
             listed(loaded, spec, &names, &directory)?;
-            for name in spec.programs(loaded.definition.architecture) {
+            for name in spec.versioned_programs(loaded.definition.architecture) {
                 check_program(&directory.join(name), &spec.version)?;
             }
             ok(format!("{release}: {} files in {}", names.len(), path.display()))

@@ -16,7 +16,7 @@ use super::request::{DistributionSource, StepRequest};
 use super::tree::{Tree, place_file};
 use crate::kubernetes::program_version;
 use crate::kubernetes::system::{self, RKE2_RUNTIME, SystemFileContent};
-use crate::kubernetes::upstream::CRICTL;
+use crate::kubernetes::upstream::has_version_of_release;
 use model::kubernetes::KubernetesVersion;
 
 /// The output: a directory with every file in its place.
@@ -49,7 +49,7 @@ pub(super) fn make(request: &StepRequest, from: &DistributionSource) -> Result<(
             for program in &from.programs {
                 let name = program.file_name().context("a program has a name")?.to_string_lossy();
                 let placed = place_program(program, &name, &stage)?;
-                if name != CRICTL {
+                if has_version_of_release(&name) {
                     check_program(&placed, program, &from.version)?;
                 }
             }

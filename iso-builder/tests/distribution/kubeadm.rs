@@ -199,6 +199,14 @@ fn programs_images_and_version_have_to_be_of_one_release() {
     place.define(&kubeadm_here());
     let output = place.path("out");
     let build = ["build", "--output", output.to_str().unwrap()];
+    // A check says the same of the programs before a build, and nothing of crictl, which has a version of its own.
+    let checked = |programs: &str| {
+        publish(&place.path("release"), &upstream(programs, KUBEADM));
+        place.check()
+    };
+    let told = checked(KUBEADM);
+    assert!(told.contains("ok       kubernetes: kubeadm v1.37.2: 11 files in release"), "{told}");
+    assert!(checked("v1.37.1").contains("/kubeadm is not of v1.37.2"));
     publish(&place.path("release"), &upstream("v1.37.1", KUBEADM));
     place.refused(&build, 2, &["/kubeadm is not of v1.37.2", "contains these versions: v1.37.1"]);
     publish(&place.path("release"), &upstream(KUBEADM, "v1.37.1"));

@@ -210,10 +210,18 @@ impl Place {
 
     /// Runs a command of the program with the definition.
     pub(crate) fn run(&self, words: &[&str]) -> ProgramRun {
+        let cache = self.path("cache");
+        self.ended(&[words, &["--cache-dir", cache.to_str().unwrap()]].concat())
+    }
+
+    /// What a check of the definition prints.
+    pub(crate) fn check(&self) -> String {
+        self.ended(&["check"]).printed
+    }
+
+    fn ended(&self, words: &[&str]) -> ProgramRun {
         let output = Command::new(env!("CARGO_BIN_EXE_iso-builder"))
             .args(words)
-            .arg("--cache-dir")
-            .arg(self.path("cache"))
             .arg(self.path("image.yaml"))
             .env("SOURCE_DATE_EPOCH", "1700000000")
             .envs(self.environment.clone())
