@@ -91,7 +91,7 @@ impl CoveredRelease {
     /// Judges the machine of each inventory (`*.json`) in `directory`, by name.
     ///
     /// # Errors
-    /// [`Class::Invalid`] if the directory has none, or a file is no inventory.
+    /// [`Class::Invalid`] if the directory has none. A file that is no inventory says nothing of its machine, and of no other.
     pub fn judge_all(&self, directory: &Path) -> Result<Vec<MachineFit>> {
         let what = || format!("reading the inventories in {}", directory.display());
         let mut files: Vec<PathBuf> = Vec::new();
@@ -107,16 +107,22 @@ impl CoveredRelease {
             return Err(Failure::new(Class::Invalid, what()).because(why).hint(hint).into());
         }
         files.sort();
-        files.iter().map(|file| self.judge_file(file)).collect()
+        Ok(files.iter().map(|file| self.judge_file(file)).collect())
     }
 
-    fn judge_file(&self, file: &Path) -> Result<MachineFit> {
-        let bytes = read_at_most(file, MAX_INVENTORY)?;
-        let inventory: MachineInventory = serde_json::from_slice(&bytes)
-            .class(Class::Invalid, || format!("reading the inventory {}", file.display()))?;
+    fn judge_file(&self, file: &Path) -> MachineFit {
+        let read = || -> Result<MachineInventory> {
+            Ok(serde_json::from_slice(&read_at_most(file, MAX_INVENTORY)?)?)
+        };
         let machine = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let (verdict, reasons) = self.judge(inventory);
-        Ok(MachineFit { machine, verdict, reasons })
+        let (verdict, reasons) = match read() {
+            Ok(inventory) => self.judge(inventory),
+            Err(error) => {
+                let why = format!("{} is no output of `installer inventory`: {error:#}", file.display());
+                (FitVerdict::Unknown, vec![why])
+            }
+        };
+        MachineFit { machine, verdict, reasons }
     }
 
     fn judge(&self, inventory: MachineInventory) -> (FitVerdict, Vec<String>) {
@@ -212,8 +218,12 @@ mod tests {
              e  no       it has no disk; it has no network card"
         );
         assert_eq!(serde_json::to_string(&fits[0]).unwrap(), r#"{"machine":"a","verdict":"ok"}"#);
-        write("f.json", "no inventory");
-        assert_eq!(class_of(&covered.judge_all(&inventories).unwrap_err()), Class::Invalid);
+        // One that was not written to its end says nothing of the others.
+        write("f.json", r#"{"disks":[{"name""#);
+        let fits = covered.judge_all(&inventories).unwrap();
+        assert_eq!(fits.len(), 6);
+        let told = table(&fits[5..]);
+        assert!(told.starts_with("f  unknown  ") && told.contains("f.json is no output of"), "{told}");
     }
 
     #[test]
