@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::release::{K3S, Place, RKE2, VIP, k3s, k3s_here, publish, rke2, rke2_here};
+use crate::release::{K3S, Place, RKE2, VIP, k3s, k3s_here, publish, rke2, rke2_here, tar};
 use testing::programs;
 
 /// Every file below `root`: its mode, or what it links to.
@@ -180,10 +180,22 @@ fn the_definitions_overlays_lie_over_what_the_distribution_brings_in_the_os_imag
     for directory in [&out, &scratch] {
         fs::create_dir(directory).unwrap();
     }
-    // The step as the build does it, without the kernel that a build would want before.
+    // The step as the build does it, on the base with a kernel, which a build would want before.
+    let base = tar(&[
+        ("./", 0o755, b""),
+        ("./usr/", 0o755, b""),
+        ("./usr/bin/", 0o755, b""),
+        ("./usr/lib/", 0o755, b""),
+        ("./usr/lib/modules/", 0o755, b""),
+        ("./usr/lib/modules/6.1.0/", 0o755, b""),
+        ("./etc/", 0o755, b""),
+        ("./boot/", 0o755, b""),
+        ("./boot/vmlinuz-6.1.0", 0o644, b"kernel"),
+    ]);
+    fs::write(place.path("with-kernel.tar"), base).unwrap();
     let request = json!({
         "work": { "rootfs": {
-            "base": place.path("base.tar"),
+            "base": place.path("with-kernel.tar"),
             "overlays": [tree, concat!(env!("CARGO_MANIFEST_DIR"), "/../overlays/rootfs"), place.path("overlay")],
             "installer": "/bin/true",
             "identity": { "id": "test", "name": "Test", "version": "1" },

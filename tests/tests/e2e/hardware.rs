@@ -193,7 +193,10 @@ fn the_machine_is_set_up_as_the_document_says_and_anew_when_it_is_changed() {
         });
         let medium = Medium::shared("host-settings", &document)?;
         let disk = Disk::empty(artifacts.disk("node.qcow2"), ByteSize::gib(32))?;
-        let machine = |purpose: &str| Machine::new(purpose, Firmware::Uefi).network(MAC).disk(&disk);
+        // A node needs 2 GiB beside the huge pages.
+        let machine = |purpose: &str| {
+            Machine::new(purpose, Firmware::Uefi).memory(ByteSize::gib(3)).network(MAC).disk(&disk)
+        };
         steps::install(&machine("install").cdrom(&medium.full), artifacts)?;
         let mut checks = Checks::default();
 
