@@ -60,8 +60,12 @@ fn map_of(first: Disk, all: &[Disk], node: PathBuf) -> Disk {
 /// The node that multipathd gives the map of this disk: its WWID, which has the format of the name before the name itself
 /// (scsi_id(8)). `None` for disks that the SCSI layer does not see several times, and for maps.
 fn map_name(disk: &Disk) -> Option<PathBuf> {
-    let scsi =
-        matches!(disk.transport, Transport::Scsi | Transport::Sas | Transport::Iscsi | Transport::Other);
+    let scsi = match disk.transport {
+        Transport::Scsi | Transport::Sas | Transport::Iscsi | Transport::Other => true,
+        // virtio has SCSI disks too; its own are vda and so on.
+        Transport::Virtio => disk.name.starts_with("sd"),
+        Transport::Nvme | Transport::Usb | Transport::Ata | Transport::Mmc => false,
+    };
     let wwn = disk.own_wwn().filter(|_| scsi && disk.paths.is_empty())?;
     let format = match disk.wwn.as_deref()?.to_ascii_lowercase() {
         text if text.starts_with("t10.") => return None,
@@ -92,6 +96,20 @@ mod tests {
         }
         assert_eq!(inventory.disks.len(), 3);
         assert!(!inventory.has_unmapped_paths() && inventory.join_paths().is_empty());
+    }
+
+    #[test]
+    fn a_virtual_machine_sees_paths_too_and_its_own_disks_are_none() {
+        let seen = |transport: Transport, name: &str| {
+            let mut inventory: Inventory =
+                serde_json::from_str(testing::inventories::UNMAPPED_PATHS).unwrap();
+            for (index, disk) in inventory.disks.iter_mut().enumerate() {
+                (disk.transport, disk.name) = (transport, format!("{name}{index}"));
+            }
+            inventory.has_unmapped_paths()
+        };
+        assert!(seen(Transport::Virtio, "sd"));
+        assert!(!seen(Transport::Virtio, "vd") && !seen(Transport::Usb, "sd"));
     }
 
     #[test]
