@@ -34,24 +34,14 @@ pub fn state(state: &mut Conversation, frame: &mut Frame<'_>, theme: Theme) {
             keys.push(("F9", "help access"));
         }
     }
-    let place = progress_text(state);
-    let rehearsal = if state.facts.rehearsal { "REHEARSAL  " } else { "" };
-    let damaged = if state.image_damage.is_some() { "DAMAGED  " } else { "" };
-    // On a narrow terminal the warnings stay longest.
-    let places = [
-        format!("{rehearsal}{damaged}{}  {place}", state.facts.product),
-        format!("{rehearsal}{damaged}{place}"),
-        format!("{rehearsal}{damaged}"),
-    ];
-    let room = room_for_place(title, frame.area().width);
-    let place = places.iter().map(|place| place.trim()).find(|place| place.chars().count() <= room);
+    let place = place(state, &progress_text(state), room_for_place(title, frame.area().width));
     let message = match (&state.busy, &state.message) {
         (Some(what), _) => Some((Tone::Plain, format!("{what} ..."))),
         (None, Some((tone, text))) => Some((*tone, text.clone())),
         (None, None) => state.image_damage.clone().map(|text| (Tone::Error, text)),
     };
     let message = message.as_ref().map(|(tone, text)| (*tone, text.as_str()));
-    let body = Page { title, place: place.unwrap_or_default(), keys: &keys, message }.draw(frame, theme);
+    let body = Page { title, place: &place, keys: &keys, message }.draw(frame, theme);
     match &mut state.place {
         ConversationPlace::Asking(_)
         | ConversationPlace::Load
@@ -92,11 +82,24 @@ pub fn state(state: &mut Conversation, frame: &mut Frame<'_>, theme: Theme) {
     }
 }
 
+/// What stands at the right of a title, with `progress` at its end, in at most `room` characters: warnings stay longest.
+fn place(state: &Conversation, progress: &str, room: usize) -> String {
+    let rehearsal = if state.facts.rehearsal { "REHEARSAL  " } else { "" };
+    let damaged = if state.image_damage.is_some() { "DAMAGED  " } else { "" };
+    let warnings = format!("{rehearsal}{damaged}");
+    let places =
+        [format!("{warnings}{}  {progress}", state.facts.product), format!("{warnings}{progress}"), warnings];
+    let fits = |place: &&str| place.chars().count() <= room;
+    places.iter().map(|place| place.trim()).find(fits).unwrap_or_default().to_owned()
+}
+
 /// Draws a console while another one leads.
 pub fn follower(state: &Conversation, leader: &str, frame: &mut Frame<'_>, theme: Theme) {
     let keys = &[("Enter", "answer here")];
     let title = "Install: another console leads";
-    let body = Page { title, place: &state.facts.product, keys, message: None }.draw(frame, theme);
+    let place = place(state, "", room_for_place(title, frame.area().width));
+    let message = state.image_damage.as_deref().map(|text| (Tone::Error, text));
+    let body = Page { title, place: &place, keys, message }.draw(frame, theme);
     let now = match state.place.base() {
         ConversationPlace::Working { .. } => format!(
             "The installation goes on: step {} of {}. {}",

@@ -171,6 +171,8 @@ fn a_damaged_image_of_the_live_system_is_told_on_every_page_until_the_end() {
     let later = picture(&mut state, SIZE);
     assert!(later.contains("DAMAGED  ") && later.contains("an answer is wrong"), "{later}");
     assert!(!later.contains(damage), "{later}");
+    let other = shown(SIZE, |frame| draw::follower(&state, "/dev/tty1", frame, theme()));
+    assert!(other.contains("DAMAGED") && other.contains(damage), "{other}");
     // Where the name of the product has no room beside the title, the word has.
     state.facts.product = "A product with a name that is long enough to fill a line, 0.2.0".into();
     let full = picture(&mut state, SIZE);
