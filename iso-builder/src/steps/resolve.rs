@@ -111,7 +111,7 @@ fn without_firmware(
                 "no mirror has the component {COMPONENT}, from which base.debian.firmware takes its packages"
             ),
             format!(
-                "Add a mirror that has it to packages.mirrors, as in deb http://deb.debian.org/debian {suite} main {COMPONENT}; or \
+                "Add a mirror that has it to packages.mirrors, as in deb URL {suite} main {COMPONENT}; or \
                  write `firmware: none` below base.debian for an image without."
             ),
         ),
