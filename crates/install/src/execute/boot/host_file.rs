@@ -41,23 +41,15 @@ fn change(esp: &Path, text: &str) -> Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::record::tests::esp_with;
     use super::*;
     use base::failure::class_of;
-    use std::fs::{self, OpenOptions};
-    use std::io::Write;
+    use std::fs;
 
-    /// An EFI system partition that is a file, with this content of the file between others.
+    /// An EFI system partition with this content of the file between others.
     fn esp(directory: &Path, name: &str, content: &[u8]) -> PathBuf {
-        let path = directory.join(name);
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
-        file.set_len(8 << 20).unwrap();
-        fatfs::format_volume(&file, fatfs::FormatVolumeOptions::new()).unwrap();
-        let volume = fatfs::FileSystem::new(&file, fatfs::FsOptions::new()).unwrap();
-        let grub = volume.root_dir().create_dir("grub").unwrap();
-        grub.create_file("node.cfg").unwrap().write_all(&[b'n'; 700]).unwrap();
-        grub.create_file("host.cfg").unwrap().write_all(content).unwrap();
-        grub.create_file("grubenv").unwrap().write_all(&[b'#'; 1024]).unwrap();
-        path
+        let files = [("node.cfg", &[b'n'; 700][..]), ("host.cfg", content), ("grubenv", &[b'#'; 1024])];
+        esp_with(directory, name, &files)
     }
 
     fn content(esp: &Path) -> String {

@@ -131,7 +131,7 @@ pub(super) fn write(disk: &File, place: u64, old: &[u8], new: &[u8]) -> Result<(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use base::failure::class_of;
     use model::boot::Slot;
@@ -139,16 +139,27 @@ mod tests {
     use std::fs;
     use std::io::Write;
 
-    /// An EFI system partition that is a file, with this boot record.
-    fn esp(directory: &Path, name: &str, block: &[u8]) -> PathBuf {
+    /// An EFI system partition that is a file, with these files in its directory `grub`.
+    pub(in crate::execute::boot) fn esp_with(
+        directory: &Path,
+        name: &str,
+        files: &[(&str, &[u8])],
+    ) -> PathBuf {
         let path = directory.join(name);
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
         file.set_len(8 << 20).unwrap();
         fatfs::format_volume(&file, fatfs::FormatVolumeOptions::new()).unwrap();
         let volume = fatfs::FileSystem::new(&file, fatfs::FsOptions::new()).unwrap();
         let grub = volume.root_dir().create_dir("grub").unwrap();
-        grub.create_file("grubenv").unwrap().write_all(block).unwrap();
+        for (file, content) in files {
+            grub.create_file(file).unwrap().write_all(content).unwrap();
+        }
         path
+    }
+
+    /// One with this boot record.
+    fn esp(directory: &Path, name: &str, block: &[u8]) -> PathBuf {
+        esp_with(directory, name, &[("grubenv", block)])
     }
 
     fn on_disk(esp: &Path) -> (BootRecord, RecordCondition) {
