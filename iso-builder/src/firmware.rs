@@ -11,6 +11,8 @@
 
 use base::size::ByteSize;
 
+use crate::packages::plain_name;
+
 /// The component of Debian's mirrors that has firmware, since Debian 12.
 pub const COMPONENT: &str = "non-free-firmware";
 
@@ -69,7 +71,7 @@ pub fn size(suite: &str, name: &str) -> Option<FirmwareSize> {
 /// True for a package, perhaps with its version, that is in the component `main`.
 #[must_use]
 pub fn is_free(package: &str) -> bool {
-    package.split(['=', '/']).next() == Some("firmware-linux-free")
+    plain_name(package) == "firmware-linux-free"
 }
 
 /// True for a package whose installation fails unless debconf knows that its licence is accepted. A build answers that it is for a

@@ -3,6 +3,12 @@
 use base::digest::Digest;
 use serde::{Deserialize, Serialize};
 
+/// The name of a package that is written as apt takes it, `NAME`, `NAME=VERSION` or `NAME/RELEASE`.
+#[must_use]
+pub fn plain_name(package: &str) -> &str {
+    package.split(['=', '/']).next().unwrap_or(package)
+}
+
 /// A list of packages to be resolved together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PackageList {

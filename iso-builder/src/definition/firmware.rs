@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::restriction;
 use crate::firmware::FirmwareSet;
+use crate::packages::plain_name;
 
 /// The word for no firmware at all; the same as an empty list.
 pub(super) const NONE: &str = "none";
@@ -68,11 +69,6 @@ impl Default for FirmwareChoice {
     fn default() -> Self {
         FirmwareSet::Servers.into()
     }
-}
-
-/// The name of a package without version and release.
-pub(super) fn plain_name(package: &str) -> &str {
-    package.split(['=', '/']).next().unwrap_or(package)
 }
 
 impl JsonSchema for FirmwareChoice {

@@ -12,6 +12,7 @@ use super::restriction;
 use crate::firmware::FirmwareSet;
 use crate::images::spec as images;
 use crate::kubernetes::texts::{self as kubernetes, ArchiveName, Artifacts};
+use crate::packages::plain_name;
 use crate::signing::spec as signing;
 use crate::workloads::spec as workloads;
 
@@ -185,7 +186,7 @@ fn is_web(url: &str) -> bool {
 fn package(text: &str) -> FormatResult {
     restriction::check(text)?;
     let text = restriction::name(text);
-    let name = text.split(['=', '/']).next().unwrap_or("");
+    let name = plain_name(text);
     let right = name.len() >= 2
         && name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
         && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-.=/~:".contains(c));

@@ -31,6 +31,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::images::{Images, Runtime};
 use crate::kubernetes::Kubernetes;
+use crate::packages::plain_name;
 use crate::signing::spec::TrustSpec;
 use crate::workloads::spec::{ChartSpec, ManifestSpec};
 
@@ -140,10 +141,10 @@ impl Definition {
     pub fn firmware_packages(&self) -> Vec<String> {
         match &self.base {
             Base::Debian(base) => {
-                let named: Vec<_> = base.include.iter().map(|name| firmware::plain_name(name)).collect();
+                let named: Vec<_> = base.include.iter().map(|name| plain_name(name)).collect();
                 let mut packages = base.firmware.packages(&self.packages.suite, self.architecture);
                 // The list may name another version of one.
-                packages.retain(|package| !named.contains(&firmware::plain_name(package)));
+                packages.retain(|package| !named.contains(&plain_name(package)));
                 packages
             }
             _ => Vec::new(),

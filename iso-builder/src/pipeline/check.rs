@@ -25,6 +25,7 @@ use crate::kubernetes::program_version;
 use crate::kubernetes::texts::Artifacts;
 use crate::lock::{Lock, LockRequest, LockedFile};
 use crate::obtain::listed;
+use crate::packages::plain_name;
 use crate::wording::{counted, enumerated};
 use crate::workloads;
 
@@ -279,7 +280,7 @@ fn firmware(loaded: &LoadedDefinition) -> Option<Finding> {
     let Base::Debian(base) = &definition.base else { return None };
     let suite = &definition.packages.suite;
     let told = |word: &str, packages: &[String]| {
-        let names = packages.iter().filter_map(|package| package.split(['=', '/']).next());
+        let names = packages.iter().map(|package| plain_name(package));
         let sizes: Vec<_> = names.map(|name| firmware::size(suite, name)).collect();
         let unknown = sizes.iter().filter(|size| size.is_none()).count();
         let FirmwareSize { download, installed } = sizes.into_iter().flatten().sum();

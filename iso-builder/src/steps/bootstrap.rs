@@ -11,6 +11,7 @@ use super::limit::long;
 use super::repository::PackageRepository;
 use super::request::StepRequest;
 use crate::firmware::asks_for_a_licence;
+use crate::packages::plain_name;
 
 /// The `mmdebstrap` command as it runs in the sandbox, where it is root and needs no mode of its own.
 pub(super) fn mmdebstrap(
@@ -52,7 +53,7 @@ pub(super) fn bootstrap(
     repository: &PackageRepository,
     include: &[String],
 ) -> Result<()> {
-    let names = include.iter().filter_map(|package| package.split(['=', '/']).next());
+    let names = include.iter().map(|package| plain_name(package));
     let accepted: Vec<_> = names.filter(|name| asks_for_a_licence(name)).map(accept_licence).collect();
     let hooks: Vec<_> = accepted.iter().map(String::as_str).collect();
     run(request, "essential", suite, repository, include, &hooks, "base.tar")

@@ -12,7 +12,7 @@ use base::files;
 use super::bootstrap::mmdebstrap;
 use super::request::StepRequest;
 use crate::firmware::COMPONENT;
-use crate::packages::{PackageList, ResolvedPackage};
+use crate::packages::{PackageList, ResolvedPackage, plain_name};
 
 /// Asks apt. `mmdebstrap` sets up apt with the mirrors and keys, and verifies their signatures; a hook lets apt print
 /// what it would download, with the hashes of the signed index.
@@ -90,7 +90,7 @@ fn without_firmware(
     let unknown = |line: &str| {
         let name = line.trim().strip_prefix("E: Unable to locate package ")?;
         let name = name.trim().to_owned();
-        let is_firmware = firmware.iter().any(|package| package.split(['=', '/']).next() == Some(&name));
+        let is_firmware = firmware.iter().any(|package| plain_name(package) == name);
         is_firmware.then_some(name)
     };
     let mut missing: Vec<_> = text.lines().filter_map(unknown).collect();
