@@ -9,6 +9,7 @@ use super::coverage::{CoveredModule, HardwareCoverage};
 use super::in_use::{DeviceInUse, HardwareInUse};
 use super::naming::renamed;
 use super::scheme::NamingScheme;
+use super::sysctl;
 use formats::kernel_modules::kernel_name;
 
 /// The kernel argument that chooses the scheme by which network cards are named (systemd-udevd.service(8)).
@@ -41,6 +42,8 @@ pub enum HardwareProblem {
     Renamed { to: String },
     /// The configuration names a module that the kernel of the release does not have.
     NoModule { module: String },
+    /// The configuration sets a kernel setting of a module that the kernel of the release does not have.
+    NoSysctl { module: String },
 }
 
 impl HardwareProblem {
@@ -61,6 +64,7 @@ impl HardwareProblem {
             Self::NoModule { .. } => {
                 "Remove the module from the configuration, or build the release with it."
             }
+            Self::NoSysctl { .. } => "Remove the key from os.sysctls, or build the release with the module.",
         }
     }
 }
@@ -91,18 +95,24 @@ impl fmt::Display for LostHardware {
             HardwareProblem::NoModule { module } => {
                 write!(f, " names the module {module}, which the kernel would not have")
             }
+            HardwareProblem::NoSysctl { module } => {
+                write!(f, " comes with the module {module}, which the kernel would not have")
+            }
         }
     }
 }
 
-/// The modules that a configuration names.
+/// The modules that a configuration names, also by their kernel settings.
 #[derive(Clone, Debug, Default)]
 pub struct NamedModules {
     /// `os.modules`.
     pub loaded: Vec<String>,
     /// The kernel arguments of the node, with those of the release.
     pub arguments: Vec<String>,
-    /// The modules of the kernel that runs. An argument is one for a module only if that is among them.
+    /// The keys of `os.sysctls`. Those of the kernel itself are not compared.
+    pub sysctls: Vec<String>,
+    /// The modules of the kernel that runs. An argument is one for a module only if that is among them; a setting of a module that is
+    /// not among them has no effect now.
     pub present: BTreeSet<String>,
 }
 
@@ -183,7 +193,15 @@ fn named_lost(named: &NamedModules, coverage: &HardwareCoverage) -> Vec<LostHard
         let is_module = named.present.contains(&kernel_name(module));
         (is_module && lacks(module)).then(|| lost(format!("the kernel argument {argument}"), module))
     });
-    loaded.chain(arguments).collect()
+    let sysctls = named.sysctls.iter().filter_map(|key| {
+        let module = sysctl::module_of(key)?;
+        (named.present.contains(module) && lacks(module)).then(|| LostHardware {
+            subject: format!("{key} in os.sysctls"),
+            used_by: Vec::new(),
+            problem: HardwareProblem::NoSysctl { module: module.to_owned() },
+        })
+    });
+    loaded.chain(arguments).chain(sysctls).collect()
 }
 
 #[cfg(test)]
@@ -327,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_of_the_configuration_are_looked_for_by_name_and_alias() {
+    fn modules_of_the_configuration_are_looked_for_by_name_alias_and_setting() {
         let modules =
             vec![module("br_netfilter", false, &["net-pf-16"], &[]), module("kvm_amd", false, &[], &[])];
         let named = NamedModules {
@@ -342,7 +360,16 @@ mod tests {
             ]
             .map(str::to_owned)
             .to_vec(),
-            present: texts(&["kvm_intel", "kvm_amd", "root"]),
+            sysctls: [
+                "net.bridge.bridge-nf-call-iptables",
+                "net.ipv4.vs.conntrack",
+                "vm.swappiness",
+                "net.sctp.rto_min",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
+            // A kernel without SCTP does not have its settings now.
+            present: texts(&["kvm_intel", "kvm_amd", "root", "br_netfilter", "ip_vs"]),
         };
         let lost = judge(&HardwareInUse::default(), &named, &coverage(modules, &[]));
         let told: Vec<_> = lost.iter().map(ToString::to_string).collect();
@@ -351,6 +378,7 @@ mod tests {
             [
                 "os.modules names the module ip_tables, which the kernel would not have",
                 "the kernel argument kvm-intel.nested=1 names the module kvm-intel, which the kernel would not have",
+                "net.ipv4.vs.conntrack in os.sysctls comes with the module ip_vs, which the kernel would not have",
             ]
         );
         assert_eq!(

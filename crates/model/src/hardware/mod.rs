@@ -5,6 +5,7 @@
 //! | [`coverage`] | `hardware.json` of a release: the modules of its kernel, what they drive, and the firmware that is there for them |
 //! | [`in_use`] | the devices that a machine works with, as an inventory has them |
 //! | [`scheme`], [`naming`] | the names that another udev would give to network cards |
+//! | [`sysctl`] | the kernel settings that come with a module |
 //! | [`judge`] | what a machine would lose under a release; pure |
 
 pub mod coverage;
@@ -12,6 +13,7 @@ pub mod in_use;
 pub mod judge;
 pub mod naming;
 pub mod scheme;
+pub mod sysctl;
 
 pub use coverage::{CoveredModule, HardwareCoverage, ParseCoverageError};
 pub use in_use::{DeviceInUse, HardwareInUse, NamedCard};

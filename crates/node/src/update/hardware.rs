@@ -80,6 +80,7 @@ fn named(roots: &Roots, machine: &HardwareInUse, config: &InstallConfig, release
     NamedModules {
         loaded: config.os.modules.iter().map(ToString::to_string).collect(),
         arguments: release.kernel_arguments.iter().cloned().chain(own).collect(),
+        sysctls: config.os.sysctls.keys().cloned().collect(),
         present: tables.into_keys().chain(files.into_keys()).collect(),
     }
 }
