@@ -32,21 +32,35 @@ impl CertificateEnd {
     /// certificate is passed over; none if there is no other.
     #[must_use]
     pub fn first(root: &Path, distribution: Distribution) -> Option<Self> {
-        let mut first: Option<Self> = None;
+        Self::all(root, distribution).into_iter().min_by_key(|end| end.at)
+    }
+
+    /// The same for each of these certificates, in the order of their files.
+    #[must_use]
+    pub fn all(root: &Path, distribution: Distribution) -> Vec<Self> {
+        let mut all = Vec::new();
         for (directory, ending) in places(distribution) {
             let Ok(entries) = fs::read_dir(below(root, &directory)) else { continue };
             for entry in entries.flatten() {
                 let name = entry.file_name().to_string_lossy().into_owned();
-                if !name.ends_with(ending) {
-                    continue;
-                }
-                let Some(at) = end(&entry.path()) else { continue };
-                if first.as_ref().is_none_or(|first| at < first.at) {
-                    first = Some(Self { file: format!("{directory}/{name}"), at, distribution });
+                if name.ends_with(ending)
+                    && let Some(at) = end(&entry.path())
+                {
+                    all.push(Self { file: format!("{directory}/{name}"), at, distribution });
                 }
             }
         }
-        first
+        all.sort_by(|one, other| one.file.cmp(&other.file));
+        all
+    }
+
+    /// Whether a node whose certificate this is cannot start as a part of its cluster once it has ended. RKE2 and K3s renew at their
+    /// start what has ended (k3s `pkg/daemons/control/deps`); the access of administrators is used by no part of a node.
+    #[must_use]
+    pub fn stops_a_start(&self) -> bool {
+        self.distribution == Distribution::Kubeadm
+            && !self.file.ends_with("/admin.conf")
+            && !self.file.ends_with("/super-admin.conf")
     }
 
     /// Whether it has ended, or does within `time` from `now`.
@@ -187,6 +201,33 @@ pub(crate) mod tests {
         // A chain: the certificate itself comes first.
         put(root.path(), "/etc/kubernetes/pki/apiserver.crt", &(until(9) + &until(3)));
         assert_eq!(first(root.path(), Distribution::Kubeadm).unwrap().1, "2030-01-09");
+    }
+
+    #[test]
+    fn a_certificate_of_kubeadm_that_a_part_of_the_node_uses_stops_its_start() {
+        let root = tempfile::tempdir().unwrap();
+        let kubeconfig = format!(
+            "users: [{{name: a, user: {{client-certificate-data: {}}}}}]\n",
+            BASE64_STANDARD.encode(until(6))
+        );
+        put(root.path(), "/etc/kubernetes/admin.conf", &kubeconfig);
+        put(root.path(), "/etc/kubernetes/super-admin.conf", &kubeconfig);
+        put(root.path(), "/etc/kubernetes/scheduler.conf", &kubeconfig);
+        put(root.path(), "/etc/kubernetes/pki/etcd/peer.crt", &until(7));
+        put(root.path(), "/var/lib/rancher/k3s/agent/client-kubelet.crt", &until(7));
+        let stops = |distribution| -> Vec<_> {
+            let all = CertificateEnd::all(root.path(), distribution);
+            all.into_iter().map(|end| (end.file.clone(), end.stops_a_start())).collect()
+        };
+        let expected = [
+            ("/etc/kubernetes/admin.conf", false),
+            ("/etc/kubernetes/pki/etcd/peer.crt", true),
+            ("/etc/kubernetes/scheduler.conf", true),
+            ("/etc/kubernetes/super-admin.conf", false),
+        ];
+        assert_eq!(stops(Distribution::Kubeadm), expected.map(|(file, stops)| (file.to_owned(), stops)));
+        let agent = "/var/lib/rancher/k3s/agent/client-kubelet.crt".to_owned();
+        assert_eq!(stops(Distribution::K3s), [(agent, false)]);
     }
 
     #[test]

@@ -22,14 +22,14 @@ use machine::paths::below;
 use machine::seed;
 use model::kubernetes::{KubernetesRelease, KubernetesVersion};
 
-const VERSIONS: &str = "/var/lib/nqrust/kubernetes/versions";
+pub(crate) const VERSIONS: &str = "/var/lib/nqrust/kubernetes/versions";
 const CURRENT: &str = "/var/lib/nqrust/kubernetes/versions/current";
 /// In the directory of a version.
 const LIST: &str = "files.json";
 /// In bytes; a release of RKE2 has some hundred files.
 const LIST_BYTES_MAX: u64 = 4 << 20;
 /// Stays free on the file system of the versions.
-const SPARE_ROOM: ByteSize = ByteSize::mib(64);
+pub(crate) const SPARE_ROOM: ByteSize = ByteSize::mib(64);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct FileList {
@@ -125,6 +125,17 @@ impl<'a> KeptVersions<'a> {
             .class(Class::DiskIo, what)?;
         self.verify(version).class(Class::DiskIo, what)?;
         Ok(true)
+    }
+
+    /// The bytes that [`Self::keep`] would store of the version that the OS image at `image` has; none if that seems to be kept.
+    #[must_use]
+    pub fn missing(&self, image: &Path, release: &KubernetesRelease) -> ByteSize {
+        if self.directory(&release.version).join(LIST).exists() {
+            return ByteSize::bytes(0);
+        }
+        let files = release.files.iter().flat_map(|file| WalkDir::new(image.join(file))).flatten();
+        let sizes = files.filter_map(|file| file.metadata().ok()).filter(fs::Metadata::is_file);
+        ByteSize::bytes(sizes.fold(0, |sum, file| sum.saturating_add(file.len())))
     }
 
     /// Removes every version but this one. What remains of one that cannot be removed is told, and does no harm.
@@ -237,7 +248,13 @@ pub(crate) mod tests {
         let release = image(image_root.path(), "v1.33.1+rke2r1");
         let kept = KeptVersions::of(node.path());
         assert_eq!(class_of(&kept.verify(&release.version).unwrap_err()), Class::Verification);
+        let bytes = |text: &str| text.len() as u64;
+        let list = fs::metadata(image_root.path().join("usr/lib/nqrust/kubernetes.json")).unwrap().len();
+        let programs = bytes("program of v1.33.1+rke2r1") + bytes("kubelet of v1.33.1+rke2r1");
+        let all = ByteSize::bytes(programs + bytes("kind: HelmChart\n") + list);
+        assert_eq!(kept.missing(image_root.path(), &release), all);
         assert!(kept.keep(image_root.path(), &release).unwrap());
+        assert_eq!(kept.missing(image_root.path(), &release), ByteSize::bytes(0));
         assert_eq!(kept.verify(&release.version).unwrap(), release);
         assert!(!kept.keep(image_root.path(), &release).unwrap(), "it is there");
         let directory = kept.directory(&release.version);

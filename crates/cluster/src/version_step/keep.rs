@@ -1,12 +1,14 @@
 //! What an update of the OS does for Kubernetes: it keeps the version that runs, which the other OS image does not bring.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
 use crate::kept_version::image;
-use crate::kept_version::kept::KeptVersions;
+use crate::kept_version::kept::{KeptVersions, SPARE_ROOM, VERSIONS};
 use base::failure::{Class, Failure};
+use base::size::ByteSize;
+use machine::paths::below;
 
 /// Keeps the programs that run on the node at `root`, and lets them run under every OS from now on. Does nothing where they are kept.
 ///
@@ -33,6 +35,29 @@ pub fn keep_running(root: &Path, say: &mut dyn FnMut(String)) -> Result<()> {
     kept.choose(&runs.version)
 }
 
+/// What [`keep_running`] would store on the node at `root`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionToKeep {
+    pub directory: PathBuf,
+    pub size: ByteSize,
+    /// Stays free beside it.
+    pub spare: ByteSize,
+}
+
+impl VersionToKeep {
+    /// None where nothing is to be kept.
+    ///
+    /// # Errors
+    /// What the OS image says of its Kubernetes cannot be read.
+    pub fn of(root: &Path) -> Result<Option<Self>> {
+        let Some(runs) = image::read(root)? else { return Ok(None) };
+        let kept = KeptVersions::of(root);
+        let size = kept.missing(root, &runs);
+        let directory = below(root, VERSIONS);
+        Ok((size > ByteSize::bytes(0)).then_some(Self { directory, size, spare: SPARE_ROOM }))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,11 +70,14 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         keep_running(root.path(), &mut |_| panic!()).unwrap();
         let release = make_image(root.path(), "v1.33.1+rke2r1");
+        let missing = VersionToKeep::of(root.path()).unwrap().unwrap();
+        assert!(missing.directory.ends_with("versions") && missing.size > ByteSize::bytes(0), "{missing:?}");
         let mut said = Vec::new();
         for _ in 0..2 {
             keep_running(root.path(), &mut |line| said.push(line)).unwrap();
         }
         assert_eq!(said, ["Kubernetes v1.33.1+rke2r1 is kept on this node"]);
+        assert_eq!(VersionToKeep::of(root.path()).unwrap(), None);
         let kept = KeptVersions::of(root.path());
         assert_eq!(kept.current().as_ref(), Some(&release.version));
         fs::write(kept.directory(&release.version).join("usr/local/bin/rke2"), "x").unwrap();

@@ -18,7 +18,7 @@ pub mod run;
 mod tests;
 pub mod this_node;
 
-pub use keep::keep_running;
+pub use keep::{VersionToKeep, keep_running};
 pub use machine::{MovedMachine, SystemMachine};
 pub use record::MoveRecord;
 pub use run::{MovedNode, TakeTurn};

@@ -36,7 +36,9 @@ pub use disk::open_disk::OpenDisk;
 pub use disk::takedown::take_down;
 pub use disk_image::{DiskFile, Growth, ImageHost, grow_filesystem};
 pub use effects::{DiskOpener, RunEffects};
-pub use payload::import::{ImportOutcome, MissingImages, RunningContainerd, import_missing, missing_images};
+pub use payload::import::{
+    IMAGES_SPARE_ROOM, ImportOutcome, MissingImages, RunningContainerd, import_missing, missing_images,
+};
 pub use payload::node_files::{DEFAULTS, DOCUMENT};
 pub use payload::seed::seed_store;
 pub use payload::slot_source::SlotSource;
@@ -44,7 +46,7 @@ pub use payload::unpack::Unpacking;
 pub use resume::unfinished::take_up;
 pub use run::execute;
 pub use slot_repair::{DamagedPart, SlotCheck, SlotDamage};
-pub use slot_update::{OpenSlot, SlotPlace, slot_payloads};
+pub use slot_update::{OpenSlot, SlotPlace, require_slot_room, slot_payloads};
 
 #[cfg(test)]
 mod tests;

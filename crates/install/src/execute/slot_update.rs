@@ -89,6 +89,14 @@ impl<'a> SlotRelease<'a> {
     }
 }
 
+/// Fails if a slot in `partition` has too little room for `release`.
+///
+/// # Errors
+/// [`Class::Hardware`], with both sizes; [`Class::Verification`] if the manifest does not name all parts of an OS.
+pub fn require_slot_room(release: &ReleaseManifest, partition: &Partition) -> Result<()> {
+    SlotRelease::of(release, partition).map(drop)
+}
+
 /// The parts of a release that updating a slot reads from its source.
 #[must_use]
 pub fn slot_payloads(release: &Release) -> Vec<&Payload> {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
+use super::room::StoredPart;
 use base::cancel::Cancel;
 use base::digest::{Digest, Hasher};
 use base::failure::{Class, Classify, Failure};
@@ -26,6 +27,7 @@ use medium::payload_sources::{
 };
 use model::release::{MANIFEST, Payload, Purpose, SIGNATURES};
 use model::release_manifest::ReleaseManifest;
+use walkdir::WalkDir;
 
 pub(super) const DIRECTORY: &str = "/var/lib/nqrust/update/fetched";
 /// Free space that a fetch leaves in the file system.
@@ -63,6 +65,18 @@ fn remove(path: &Path) -> Result<()> {
 
 fn remove_file(path: &Path) -> Result<()> {
     files::removed(fs::remove_file(path)).class(Class::DiskIo, || format!("removing {}", path.display()))
+}
+
+/// What [`KeptSource`] stores of a release on the node at `root` if `bytes` of it come over a network: without what is there of it
+/// already, and of other releases, which make room.
+#[must_use]
+pub fn to_store(root: &Path, bytes: u64) -> StoredPart {
+    let directory = below(root, DIRECTORY);
+    let files = WalkDir::new(&directory).into_iter().flatten();
+    let there = files.filter_map(|file| file.metadata().ok()).filter(fs::Metadata::is_file);
+    let there = there.fold(0_u64, |sum, file| sum.saturating_add(file.len()));
+    let size = ByteSize::bytes(bytes.saturating_sub(there));
+    StoredPart { what: "the release, until it is in its slot", directory, size, spare: SPARE_ROOM }
 }
 
 /// A source that stores the parts of the OS that come over a network on this node before they are read. Container images are not
@@ -398,6 +412,19 @@ mod tests {
             assert_eq!(kept.signatures().unwrap().as_deref(), signatures);
             assert_eq!(*read_manifest(&kept, Some(digest)).unwrap(), release());
         }
+    }
+
+    #[test]
+    fn what_is_stored_of_a_release_or_of_another_one_is_room_for_it() {
+        let root = tempfile::tempdir().unwrap();
+        let missing = |bytes| to_store(root.path(), bytes).size.get();
+        assert_eq!((missing(0), missing(4000)), (0, 4000));
+        for (path, bytes) in [("a/live/vmlinuz", 1000), ("b/live/initrd", 500)] {
+            let path = below(root.path(), DIRECTORY).join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, vec![0; bytes]).unwrap();
+        }
+        assert_eq!((missing(4000), missing(1000)), (2500, 0));
     }
 
     #[test]

@@ -19,7 +19,8 @@ pub struct UpdatePermissions {
     pub downgrade: bool,
     /// A release that was bad on this node before.
     pub retry: bool,
-    /// A release under which devices of this node, or modules of its document, would not work as they do now.
+    /// A release under which devices of this node, or modules of its document, would not work as they do now; also a restart after which
+    /// the node would not come back to its cluster.
     pub hardware: bool,
 }
 

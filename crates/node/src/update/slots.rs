@@ -13,7 +13,7 @@ use base::failure::{Class, Failure};
 use base::files::read_text;
 use base::progress::Progress;
 use base::size::ByteSize;
-use install::execute::{ChangedRecord, OpenSlot, SlotCheck, SlotSource, change_record};
+use install::execute::{ChangedRecord, OpenSlot, SlotCheck, SlotSource, change_record, require_slot_room};
 use install::plan::{Partition, PartitionName, SectorSize, Target};
 use machine::mounted::mounted;
 use machine::paths::below;
@@ -139,6 +139,14 @@ impl SlotDevices {
             forget_blocks();
         }
         Ok(check)
+    }
+
+    /// Fails if `release` is larger than the slot.
+    ///
+    /// # Errors
+    /// [`Class::Hardware`], with both sizes; [`Class::Verification`] if the manifest does not name all parts of an OS.
+    pub fn require_room(&self, release: &ReleaseManifest) -> Result<()> {
+        require_slot_room(release, &self.partition)
     }
 
     pub fn open_to_write(&self) -> Result<OpenSlot> {

@@ -162,8 +162,8 @@ struct AllowArgs {
     /// Take a release that was tried on this node before and rolled back.
     #[arg(long)]
     retry: bool,
-    /// Take a release although a device of this node would lose its driver, its firmware or its name, or a module of the node document
-    /// is missing.
+    /// Take a release although a device of this node would lose its driver, its firmware or its name, a module of the node document is
+    /// missing, or a certificate without which the node does not come back to its cluster has ended.
     #[arg(long)]
     accept_hardware: bool,
     /// Refuse any other release than the one whose release.json has this SHA-256.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use base::program::Context;
 use base::size::ByteSize;
 use cluster::version_skew::KubernetesStep;
-use install::execute::{MissingImages, missing_images, slot_payloads};
+use install::execute::{MissingImages, slot_payloads};
 use machine::update_state::ReleaseId;
 use medium::payload_sources::PayloadPlace;
 use model::boot::record::UpdateSlot;
@@ -16,9 +16,11 @@ use model::kubernetes::KubernetesVersion;
 use model::release::Purpose;
 use model::rollback_index::RollbackIndex;
 use node::update::patched::{Patches, bytes_fetched};
-use node::update::{HardwareVerdict, OfferStatus, UpdatedNode, kubernetes_step};
+use node::update::{
+    CertificateVerdict, HardwareVerdict, OfferStatus, UpdateRoom, UpdatedNode, kubernetes_step,
+};
 
-use super::offer::{OfferedRelease, UpdateRequest, containerd, open};
+use super::offer::{OfferedRelease, UpdateRequest, open};
 
 /// What an update would do.
 #[derive(Debug, Serialize)]
@@ -39,6 +41,11 @@ pub(super) struct UpdatePlan {
     written: u64,
     /// Whether the node works under the release as it does now. What was accepted is in it.
     hardware: HardwareVerdict,
+    /// The certificates of the node that end before or soon after the update. What was accepted is in it.
+    #[serde(skip_serializing_if = "CertificateVerdict::is_empty")]
+    certificates: CertificateVerdict,
+    /// What the update stores on file systems of the node, and what is free there.
+    room: UpdateRoom,
     /// Container images that the node gets before it restarts.
     images: MissingImages,
     /// Whether the node restarts.
@@ -54,6 +61,9 @@ pub(super) struct UpdatePlan {
     /// Whether trusted keys have signed the release, its digest was given, or its sender is authenticated. If not, only `check`
     /// goes on.
     verified: bool,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unverified: Option<String>,
     /// Who has signed the release.
     trust: String,
     /// Whether nobody but a person on this node answers for the release, or a development key.
@@ -64,15 +74,27 @@ pub(super) struct UpdatePlan {
 }
 
 impl UpdatePlan {
-    pub(super) fn of(node: &UpdatedNode, offered: &OfferedRelease) -> Result<Self> {
-        let OfferedRelease { source, release: offered, trust, offer, seeding, hardware, unverified } =
-            offered;
+    /// # Errors
+    /// [`Class::DiskIo`](base::failure::Class::DiskIo) if the node has too little room for it.
+    pub(super) fn of(node: &UpdatedNode, whole: &OfferedRelease) -> Result<Self> {
+        let images = whole.missing_images()?;
+        let OfferedRelease {
+            source,
+            release: offered,
+            trust,
+            offer,
+            hardware,
+            certificates,
+            unverified,
+            seeding: _,
+        } = whole;
         let offer = *offer;
         let parts = slot_payloads(offered);
         let away = parts.iter().filter(|part| source.place(part) == Some(PayloadPlace::Network));
         let new = offer == OfferStatus::New;
         let patches = if new { Patches::offered(&node.release, offered, source.as_ref()) } else { None };
         let fetched = away.map(|part| bytes_fetched(part, &node.release, patches.as_ref())).sum();
+        let fetched = if new { fetched } else { 0 };
         let boot = parts.iter().filter(|part| part.purpose != Purpose::Rootfs);
         let written = offered.expanded.size + boot.map(|part| part.size).sum::<u64>();
         Ok(Self {
@@ -81,21 +103,19 @@ impl UpdatePlan {
             offered: ReleaseId::of(offered),
             offer,
             slot: node.target(),
-            fetched: if new { fetched } else { 0 },
+            fetched,
             patch: patches.as_ref().map(Patches::size),
             written: if new { written } else { 0 },
             hardware: hardware.clone(),
-            images: match seeding {
-                Some(role) if offer != OfferStatus::Runs => {
-                    missing_images(&containerd(offered), offered, *role)?
-                }
-                _ => MissingImages::default(),
-            },
+            certificates: certificates.clone(),
+            room: whole.room(node, fetched, &images)?,
+            images,
             restart: offer != OfferStatus::Runs,
             kubernetes: node.kubernetes.clone(),
             brought_kubernetes: offered.kubernetes.clone(),
             kubernetes_step: kubernetes_step(node.kubernetes.as_ref(), offered)?,
             verified: unverified.is_none(),
+            unverified: unverified.as_ref().map(ToString::to_string),
             trust: trust.to_string(),
             trust_warning: trust.needs_warning(),
             rollback_index: offered.rollback_index,
@@ -127,8 +147,11 @@ impl UpdatePlan {
             index if index.is_zero() => String::new(),
             index => format!("  rollback index {index}\n"),
         };
+        let room = self.room.summary().map(|room| format!("  room     {room}\n")).unwrap_or_default();
+        let CertificateVerdict { ended, soon } = &self.certificates;
+        let ends: String = ended.iter().chain(soon).map(|end| format!("  warning  {end}\n")).collect();
         format!(
-            "{head}  {:<7}  {}\n{rollback}  hardware {}\n  images   {images}\n  restart  once; up to three tries, then {} again\n  stays    configuration, data, membership in the cluster{}\n",
+            "{head}  {:<7}  {}\n{rollback}  hardware {}\n{ends}  images   {images}\n{room}  restart  once; up to three tries, then {} again\n  stays    configuration, data, membership in the cluster{}\n",
             if self.trust_warning { "warning" } else { "release" },
             if self.trust_warning { format!("it is {}", self.trust) } else { self.trust.clone() },
             self.hardware.summary(),

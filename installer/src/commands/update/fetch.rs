@@ -8,6 +8,8 @@ use anyhow::Result;
 use base::cancel::Cancel;
 use base::failure::{Class, Failure};
 use base::program::Context;
+use install::execute::slot_payloads;
+use medium::payload_sources::PayloadPlace;
 use model::boot::Slot;
 use node::update::{KeptSource, OfferStatus, UpdateLock};
 
@@ -30,6 +32,10 @@ pub(crate) fn fetch(request: &UpdateRequest, wait: Duration, context: &Context) 
         OfferStatus::New => {
             let (progress, cancel) = (&context.progress, Cancel::on_signals());
             let (release, source) = (&offered.release, offered.source.as_ref());
+            // Patches are of no use for nodes that this one serves, so the whole is kept.
+            let parts = slot_payloads(release).into_iter();
+            let away = parts.filter(|part| source.place(part) == Some(PayloadPlace::Network));
+            offered.room(&node, away.map(|part| part.size).sum(), &offered.missing_images()?)?;
             KeptSource::new(Path::new("/"), release, source, progress, &cancel)?.fetch(release)?;
             add_images(&offered, &cancel, context)?;
             "is on this node. To write it into the slot that does not run: installer update stage"

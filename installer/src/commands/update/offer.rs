@@ -8,7 +8,11 @@ use base::cancel::Cancel;
 use base::digest::Digest;
 use base::failure::Failure;
 use base::program::Context;
-use install::execute::{RunningContainerd, import_missing};
+use base::size::ByteSize;
+use cluster::version_skew::KubernetesStep;
+use cluster::version_step::VersionToKeep;
+use install::execute::{IMAGES_SPARE_ROOM, MissingImages, RunningContainerd, import_missing, missing_images};
+use jiff::Timestamp;
 use machine::inventory::Roots;
 use machine::trust_store;
 use medium::payload_sources::{PayloadSource, read_hardware};
@@ -16,7 +20,11 @@ use model::boot::Slot;
 use model::config::{Images, InstallConfig, Role};
 use model::release::Release;
 use model::release_manifest::ReleaseManifest;
-use node::update::{HardwareVerdict, OfferStatus, RunningSystem, UpdatePermissions, UpdatedNode, decide};
+use node::update::fetched::to_store;
+use node::update::{
+    CertificateVerdict, HardwareVerdict, OfferStatus, RunningSystem, StoredPart, UpdatePermissions,
+    UpdateRoom, UpdatedNode, decide, kubernetes_step,
+};
 use trust::ReleaseTrust;
 
 use super::source::{self, OpenedRelease};
@@ -44,6 +52,8 @@ pub(super) struct OfferedRelease {
     pub(super) seeding: Option<Role>,
     /// Whether this node works under it as it does now.
     pub(super) hardware: HardwareVerdict,
+    /// The certificates of this node that end before or soon after the update.
+    pub(super) certificates: CertificateVerdict,
     /// Why it may be another release than the one that was meant.
     pub(super) unverified: Option<Failure>,
 }
@@ -55,6 +65,48 @@ impl OfferedRelease {
             Some(failure) => Err(failure.into()),
             None => Ok(self),
         }
+    }
+
+    /// The container images that the node lacks for the release.
+    pub(super) fn missing_images(&self) -> Result<MissingImages> {
+        match self.seeding {
+            Some(role) if self.offer != OfferStatus::Runs => {
+                missing_images(&containerd(&self.release), &self.release, role)
+            }
+            _ => Ok(MissingImages::default()),
+        }
+    }
+
+    /// The room that the update takes on this node, if `fetched` bytes of the OS come over a network.
+    ///
+    /// # Errors
+    /// [`Class::DiskIo`](base::failure::Class::DiskIo) if there is too little.
+    pub(super) fn room(
+        &self,
+        node: &UpdatedNode,
+        fetched: u64,
+        images: &MissingImages,
+    ) -> Result<UpdateRoom> {
+        let root = Path::new("/");
+        let mut parts = Vec::new();
+        if self.offer == OfferStatus::New && node.slots.running != Slot::Recovery {
+            parts.push(to_store(root, fetched));
+            if kubernetes_step(node.kubernetes.as_ref(), &self.release)? != KubernetesStep::None
+                && let Some(VersionToKeep { directory, size, spare }) = VersionToKeep::of(root)?
+            {
+                let what = "the programs of the Kubernetes that runs";
+                parts.push(StoredPart { what, directory, size, spare });
+            }
+        }
+        parts.push(StoredPart {
+            what: "container images",
+            directory: containerd(&self.release).root,
+            size: ByteSize::bytes(images.fetch),
+            spare: IMAGES_SPARE_ROOM,
+        });
+        let room = UpdateRoom::of(parts)?;
+        room.require()?;
+        Ok(room)
     }
 }
 
@@ -76,9 +128,15 @@ pub(super) fn open(node: &UpdatedNode, request: &UpdateRequest, context: &Contex
     };
     let offer = decide(running, &release, request.allowed)?;
     source::has_slot(source.as_ref(), &release)?;
-    let hardware = match offer {
-        OfferStatus::Runs => HardwareVerdict::default(),
-        _ => judge_hardware(source.as_ref(), &release, &config, request, context)?,
+    if offer == OfferStatus::New {
+        node.slots.slot(node.target().into()).require_room(&release)?;
+    }
+    let (hardware, certificates) = match offer {
+        OfferStatus::Runs => Default::default(),
+        _ => (
+            judge_hardware(source.as_ref(), &release, &config, request, context)?,
+            judge_certificates(node, &release, &config, request, context)?,
+        ),
     };
     let role = config.install.own_role();
     // A fetched release has brought its images to containerd. The recovery system has no containerd, and does not mount its store.
@@ -88,7 +146,7 @@ pub(super) fn open(node: &UpdatedNode, request: &UpdateRequest, context: &Contex
         && release.images_for(role).next().is_some();
     let seeding = seeds.then_some(role);
     let source = if seeds { source::with_images(source, &config, &release)? } else { source };
-    Ok(OfferedRelease { source, release, trust, offer, seeding, hardware, unverified })
+    Ok(OfferedRelease { source, release, trust, offer, seeding, hardware, certificates, unverified })
 }
 
 /// What this node would lose under the release.
@@ -108,6 +166,30 @@ fn judge_hardware(
         false => verdict.require(release)?,
         true => {
             verdict.lost.iter().for_each(|lost| context.progress.warn("update", &format!("accepted: {lost}")))
+        }
+    }
+    Ok(verdict)
+}
+
+/// Whether the certificates of this node let it come back to its cluster. The recovery system does not see them.
+///
+/// # Errors
+/// [`Class::Hardware`](base::failure::Class::Hardware) if one has ended, and that was not accepted.
+fn judge_certificates(
+    node: &UpdatedNode,
+    release: &Release,
+    config: &InstallConfig,
+    request: &UpdateRequest,
+    context: &Context,
+) -> Result<CertificateVerdict> {
+    if node.slots.running == Slot::Recovery {
+        return Ok(CertificateVerdict::default());
+    }
+    let verdict = CertificateVerdict::of(Path::new("/"), config, Timestamp::now());
+    match request.allowed.hardware {
+        false => verdict.require(release)?,
+        true => {
+            verdict.ended.iter().for_each(|end| context.progress.warn("update", &format!("accepted: {end}")))
         }
     }
     Ok(verdict)

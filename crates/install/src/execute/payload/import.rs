@@ -49,7 +49,7 @@ const GRACE: Duration = Duration::from_secs(10);
 /// The bytes written to `ctr` at once.
 const PIECE_BYTES: usize = 1 << 20;
 /// What stays free beside the images: for containerd's database, and for what pods write meanwhile.
-const SPARE_ROOM: ByteSize = ByteSize::mib(64);
+pub const IMAGES_SPARE_ROOM: ByteSize = ByteSize::mib(64);
 /// How often the images are added that turn out to be incomplete, before that is an error.
 const ROUNDS: usize = 2;
 
@@ -91,7 +91,7 @@ impl RunningContainerd {
             return Ok(());
         }
         let free = base::files::free_space(&self.root)?;
-        let needed = ByteSize::bytes(bytes.saturating_add(SPARE_ROOM.get()));
+        let needed = ByteSize::bytes(bytes.saturating_add(IMAGES_SPARE_ROOM.get()));
         if free >= needed {
             return Ok(());
         }
