@@ -9,6 +9,7 @@
 //! | [`stages`] | how far a node is on its way into its cluster |
 //! | [`health`] | whether a node is good after a restart |
 //! | [`kept_version`], [`version_step`], [`version_skew`] | the Kubernetes that a node runs, and moving to another |
+//! | [`removed_apis`] | APIs that the cluster uses, and that a later version no longer has |
 //! | [`rollout`] | the updates of a cluster's nodes, one after the other |
 //! | [`pod_network`] | routes between pods |
 //! | `api` | requests to API servers, supervisors and etcd |
@@ -30,6 +31,7 @@ pub mod node_object;
 pub mod node_watch;
 mod observation;
 pub mod pod_network;
+pub mod removed_apis;
 pub mod rollout;
 pub mod stages;
 pub mod tokens;

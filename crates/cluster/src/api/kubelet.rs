@@ -27,6 +27,9 @@ const NODE_BYTES_MAX: u64 = 8 << 20;
 /// In bytes; a node has some ten kilobytes.
 const LIST_BYTES_MAX: u64 = 512 << 20;
 
+/// In bytes; those of an API server with many kinds have some ten megabytes.
+const METRICS_BYTES_MAX: u64 = 128 << 20;
+
 /// Errors are clauses without any part of a key.
 #[derive(Debug)]
 pub(crate) struct KubeApi {
@@ -113,6 +116,19 @@ impl KubeApi {
         let version: Value = self.parsed(answer, NODE_BYTES_MAX, "a version")?;
         let text = version["gitVersion"].as_str().map(str::to_owned);
         text.ok_or_else(|| format!("{} returned something other than a version", self.name))
+    }
+
+    /// The metrics of the API server, in the text format of Prometheus, for an access that may see them.
+    pub(crate) fn metrics(&self) -> Result<String, String> {
+        let answer = self.get("/metrics")?;
+        match answer.status() {
+            StatusCode::OK => {
+                let bytes = http::body(answer, METRICS_BYTES_MAX)
+                    .map_err(|error| format!("{} {error}", self.name))?;
+                Ok(String::from_utf8_lossy(&bytes).into_owned())
+            }
+            status => Err(format!("{} does not show its metrics: {status}", self.name)),
+        }
     }
 
     /// Whether the API server is ready: RKE2 and K3s tell only those who log in.

@@ -65,6 +65,7 @@ fn the_kubelets_credentials_are_enough_to_ask_for_the_node() {
 fn the_same_access_is_for_other_servers_and_for_changes_too() {
     let server = Fake::with_tls(|request| match (request.method.as_str(), request.path.as_str()) {
         ("GET", "/version") => Answer::ok(br#"{"gitVersion": "v1.37.2"}"#),
+        ("GET", "/metrics") => Answer::ok(b"a 1\n"),
         ("PATCH" | "POST", _) => Answer::new(201, b"{}"),
         _ => Answer::new(403, b"{}"),
     });
@@ -76,6 +77,7 @@ fn the_same_access_is_for_other_servers_and_for_changes_too() {
         format!("{} is not ready: it answers 403 Forbidden", server.url())
     );
     assert!(api.nodes().unwrap_err().contains("does not list its nodes: 403"));
+    assert_eq!(api.metrics().unwrap(), "a 1\n");
     let body = serde_json::json!({ "a": 1 });
     api.patch("/objects/1", &body).unwrap();
     api.create("/events", &body).unwrap();

@@ -7,13 +7,14 @@ use serde::Serialize;
 
 use base::program::Context;
 use base::size::ByteSize;
+use cluster::removed_apis::RemovedApi;
 use cluster::version_skew::KubernetesStep;
 use install::execute::{MissingImages, slot_payloads};
 use machine::update_state::ReleaseId;
 use medium::payload_sources::PayloadPlace;
 use model::boot::record::UpdateSlot;
 use model::kubernetes::KubernetesVersion;
-use model::release::Purpose;
+use model::release::{Purpose, Release};
 use model::rollback_index::RollbackIndex;
 use node::update::patched::{Patches, bytes_fetched};
 use node::update::{
@@ -58,6 +59,12 @@ pub(super) struct UpdatePlan {
     brought_kubernetes: Option<KubernetesVersion>,
     /// What that is to the one that runs.
     kubernetes_step: KubernetesStep,
+    /// APIs that the cluster uses, and that this version no longer has; on nodes with an API server.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    removed_apis: Vec<RemovedApi>,
+    /// Why it is not known whether there are such.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    removed_apis_unknown: Option<String>,
     /// Whether trusted keys have signed the release, its digest was given, or its sender is authenticated. If not, only `check`
     /// goes on.
     verified: bool,
@@ -96,6 +103,10 @@ impl UpdatePlan {
         let fetched = away.map(|part| bytes_fetched(part, &node.release, patches.as_ref())).sum();
         let fetched = if new { fetched } else { 0 };
         let boot = parts.iter().filter(|part| part.purpose != Purpose::Rootfs);
+        let (removed_apis, removed_apis_unknown) = match removed_apis(node, offered) {
+            Ok(removed) => (removed, None),
+            Err(why) => (Vec::new(), Some(why)),
+        };
         let written = offered.expanded.size + boot.map(|part| part.size).sum::<u64>();
         Ok(Self {
             product: offered.name.clone(),
@@ -114,6 +125,8 @@ impl UpdatePlan {
             kubernetes: node.kubernetes.clone(),
             brought_kubernetes: offered.kubernetes.clone(),
             kubernetes_step: kubernetes_step(node.kubernetes.as_ref(), offered)?,
+            removed_apis,
+            removed_apis_unknown,
             verified: unverified.is_none(),
             unverified: unverified.as_ref().map(ToString::to_string),
             trust: trust.to_string(),
@@ -149,9 +162,17 @@ impl UpdatePlan {
         };
         let room = self.room.summary().map(|room| format!("  room     {room}\n")).unwrap_or_default();
         let CertificateVerdict { ended, soon } = &self.certificates;
-        let ends: String = ended.iter().chain(soon).map(|end| format!("  warning  {end}\n")).collect();
+        let ends = ended.iter().chain(soon).cloned();
+        let apis = self.removed_apis.iter().map(|api| format!("{api}. {}", RemovedApi::HINT));
+        let unknown = self.removed_apis_unknown.iter().map(|why| {
+            format!(
+                "whether the cluster uses APIs that its next Kubernetes no longer has is not known: {why}"
+            )
+        });
+        let warnings: String =
+            ends.chain(apis).chain(unknown).map(|line| format!("  warning  {line}\n")).collect();
         format!(
-            "{head}  {:<7}  {}\n{rollback}  hardware {}\n{ends}  images   {images}\n{room}  restart  once; up to three tries, then {} again\n  stays    configuration, data, membership in the cluster{}\n",
+            "{head}  {:<7}  {}\n{rollback}  hardware {}\n{warnings}  images   {images}\n{room}  restart  once; up to three tries, then {} again\n  stays    configuration, data, membership in the cluster{}\n",
             if self.trust_warning { "warning" } else { "release" },
             if self.trust_warning { format!("it is {}", self.trust) } else { self.trust.clone() },
             self.hardware.summary(),
@@ -175,6 +196,17 @@ impl UpdatePlan {
                 )
             }
         }
+    }
+}
+
+/// The APIs that the cluster uses and the Kubernetes of the release no longer has.
+///
+/// # Errors
+/// Why they are not known, a clause.
+fn removed_apis(node: &UpdatedNode, offered: &Release) -> Result<Vec<RemovedApi>, String> {
+    match (&node.kubernetes, &offered.kubernetes) {
+        (Some(runs), Some(brought)) => RemovedApi::in_use(Path::new("/"), runs.distribution(), runs, brought),
+        _ => Ok(Vec::new()),
     }
 }
 

@@ -9,6 +9,7 @@ use serde::Serialize;
 use base::command::SystemRunner;
 use base::failure::{Class, Failure};
 use base::program::{Context, Format};
+use cluster::removed_apis::RemovedApi;
 use cluster::rollout::move_alone;
 use model::boot::record::SlotState;
 use model::kubernetes::KubernetesVersion;
@@ -41,6 +42,14 @@ pub(crate) fn move_kubernetes(wait: Duration, context: &Context) -> Result<()> {
         return Err(Failure::new(Class::Hardware, what)
             .hint("See `installer health` and `installer update status`; wait until it is good.")
             .into());
+    }
+    if let Some(brought) = &node.release.kubernetes {
+        match RemovedApi::in_use(root, runs.distribution(), &runs, brought) {
+            Ok(removed) => removed.iter().for_each(|api| {
+                context.progress.warn("kubernetes", &format!("{api}. {}", RemovedApi::HINT));
+            }),
+            Err(why) => context.progress.note("kubernetes", format!("The APIs in use are not known: {why}")),
+        }
     }
     let record = move_alone(root, &SystemRunner, wait, &mut |text| context.tell("kubernetes", text))?;
     let result = match record {
