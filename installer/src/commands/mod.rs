@@ -23,6 +23,7 @@ mod pod_network;
 mod preflight;
 mod recovery;
 mod render;
+mod rollout;
 mod root;
 mod status;
 mod update;
@@ -67,6 +68,7 @@ enum Command {
     /// Check whether this node is good, as it has to be after an update.
     Health(health::HealthArgs),
     Update(update::UpdateArgs),
+    Rollout(rollout::RolloutArgs),
     Console(console::ConsoleArgs),
     Network(network::NetworkArgs),
     /// Check the container images that came with this node.
@@ -130,6 +132,7 @@ impl Command {
             Self::Status(command) => command.run(context),
             Self::Health(args) => args.run(context),
             Self::Update(args) => args.run(context),
+            Self::Rollout(args) => args.run(context),
             Self::Console(args) => args.run(context),
             Self::Network(args) => args.run(context),
             Self::Images(command) => command.run(context),

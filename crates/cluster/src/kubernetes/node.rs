@@ -40,6 +40,15 @@ pub struct NodeStatus {
     pub addresses: Vec<Address>,
     pub node_info: NodeInfo,
     pub conditions: Vec<Condition>,
+    pub images: Vec<NodeImage>,
+}
+
+/// A container image that is on the node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeImage {
+    pub names: Vec<String>,
+    pub size_bytes: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

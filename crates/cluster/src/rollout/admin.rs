@@ -10,10 +10,12 @@ use serde_json::{Value, json};
 use super::api_objects::{self, LEAVING};
 use super::gate::{BoundMachine, GateMember, GateNode, GateView, StrandedVolume};
 use super::lock::{self, RolloutLock};
+use super::query_pod;
 use crate::api::etcd::EtcdGateway;
 use crate::certificates::CertificateEnd;
 use crate::kubeadm::kubectl;
 use crate::kubernetes::node::{Node, NodeList};
+use crate::node_object::NodeObject;
 use base::command::{Invocation, Runner};
 use base::failure::{Class, Failure};
 use machine::paths::below;
@@ -52,6 +54,28 @@ impl<'a> AdminAccess<'a> {
     #[must_use]
     pub fn new(runner: &'a dyn Runner, distribution: Distribution, kubeconfig: PathBuf) -> Self {
         Self { runner, distribution, kubeconfig }
+    }
+
+    /// For whoever is on the node at `root`, or on no node: with the access at `kubeconfig`, or that of administrators which servers have.
+    ///
+    /// # Errors
+    /// [`Class::Hardware`] if there is no access; [`Class::Invalid`] if `kubeconfig` is none.
+    pub fn of_administrator(root: &Path, runner: &'a dyn Runner, kubeconfig: Option<&Path>) -> Result<Self> {
+        let own = NodeObject::read(root);
+        let distribution = own.map_or(Distribution::Kubeadm, |own| own.distribution);
+        let administrators = below(root, own_kubeconfig(distribution));
+        let found =
+            kubeconfig.map(Path::to_owned).or_else(|| administrators.exists().then_some(administrators));
+        let Some(found) = found else {
+            let what = "this machine has no access of an administrator to a cluster";
+            return Err(Failure::new(Class::Hardware, what)
+                .hint("Run this on a server of the cluster as root, or name an access: --kubeconfig FILE")
+                .into());
+        };
+        let admin = Self::new(runner, distribution, found);
+        // kubectl takes a missing file for an empty one.
+        kubeconfig.map(|_| admin.flattened()).transpose()?;
+        Ok(admin)
     }
 
     fn kubectl(&self, arguments: &[&str]) -> Invocation {
@@ -106,12 +130,16 @@ impl<'a> AdminAccess<'a> {
         serde_json::from_value(self.get(&["node", name])?).with_context(|| format!("reading the node {name}"))
     }
 
+    pub fn nodes(&self) -> Result<Vec<Node>> {
+        let list: NodeList =
+            serde_json::from_value(self.get(&["nodes"])?).context("reading the nodes of the cluster")?;
+        Ok(list.items)
+    }
+
     /// The cluster as `name` sees it, whose files are at `root`.
     pub fn look(&self, root: &Path, name: &str) -> Result<GateView> {
-        let nodes: NodeList =
-            serde_json::from_value(self.get(&["nodes"])?).context("reading the nodes of the cluster")?;
         Ok(GateView {
-            nodes: nodes.items.iter().map(GateNode::of).collect(),
+            nodes: self.nodes()?.iter().map(GateNode::of).collect(),
             etcd: self.members(root)?,
             holder: self.lock()?.holder,
             bound: self.bound(name)?,
@@ -242,6 +270,39 @@ impl<'a> AdminAccess<'a> {
         let node = self.get(&["node", node])?;
         let taints = node["spec"]["taints"].as_array();
         Ok(taints.is_some_and(|taints| taints.iter().any(|taint| taint["key"] == TAINT)))
+    }
+
+    /// The pods of a run of the query of nodes, or of all runs.
+    pub(super) fn query_pods(&self, run: Option<&str>) -> Result<Value> {
+        let label = query_pod::RUN;
+        let selector =
+            run.map_or_else(|| format!("--selector={label}"), |run| format!("--selector={label}={run}"));
+        self.get(&["pods", "--namespace", query_pod::NAMESPACE, &selector])
+    }
+
+    /// What a pod of the query has printed.
+    pub(super) fn query_log(&self, pod: &str) -> Result<String> {
+        let words = ["logs", pod, "--namespace", query_pod::NAMESPACE, REQUEST_TIMEOUT];
+        let log = self.run(&self.kubectl(&words).limit(LIMIT))?;
+        Ok(String::from_utf8_lossy(&log).into_owned())
+    }
+
+    /// Does nothing without a name.
+    pub(super) fn remove_query_pods(&self, names: &[String]) -> Result<()> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let words =
+            ["delete", "pod", "--namespace", query_pod::NAMESPACE, "--ignore-not-found", "--wait=false"];
+        let all: Vec<_> =
+            words.into_iter().chain(names.iter().map(String::as_str)).chain([REQUEST_TIMEOUT]).collect();
+        self.run(&self.kubectl(&all).limit(LIMIT)).map(drop)
+    }
+
+    /// Makes an object.
+    pub(super) fn make(&self, object: &Value) -> Result<()> {
+        let words = ["create", "--filename=-", REQUEST_TIMEOUT];
+        self.run(&self.kubectl(&words).stdin(object.to_string()).limit(LIMIT)).map(drop)
     }
 
     pub fn lock(&self) -> Result<RolloutLock> {

@@ -22,6 +22,17 @@ pub enum RolloutPart {
     Worker,
 }
 
+impl RolloutPart {
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Witness => "witness",
+            Self::Worker => "worker",
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GateNode {
     pub name: String,

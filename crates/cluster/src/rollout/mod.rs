@@ -7,6 +7,7 @@
 //! | [`gate`] | whether a node may leave for a restart; pure |
 //! | [`lock`] | one node at a time: the lease that they share; pure |
 //! | [`departure`] | leaving, and what is undone after it |
+//! | [`node_query`], `query_pod` | asking every node for what its own installer says, before the first of them leaves |
 //! | [`kubernetes_step`] | the step to another version of Kubernetes under the same lock |
 //! | [`record`] | the changes to undo |
 //! | [`admin`] | the cluster as an administrator changes it |
@@ -20,6 +21,8 @@ pub mod departure;
 pub mod gate;
 pub mod kubernetes_step;
 pub mod lock;
+pub mod node_query;
+mod query_pod;
 pub mod record;
 pub mod report;
 #[cfg(test)]
@@ -27,5 +30,6 @@ mod simulation;
 
 pub use departure::{DepartureRequest, Drain, NodeDeparture, UpdateOutcome};
 pub use kubernetes_step::move_alone;
+pub use node_query::{QueriedNode, ask_nodes};
 pub use record::RolloutRecord;
 pub use report::NodeReport;

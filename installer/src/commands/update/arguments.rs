@@ -144,7 +144,7 @@ struct ApplyArgs {
 
 /// Which release, and what is allowed.
 #[derive(Debug, clap::Args)]
-struct OfferArgs {
+pub(crate) struct OfferArgs {
     /// The release: an ISO, a drive that holds one, a directory with release.json, the URL of an ISO or of such a directory,
     /// oci:DIRECTORY, or registry/name:tag. Over http, and from a registry without TLS, an unsigned one is written only
     /// with --sha256.
@@ -230,6 +230,25 @@ impl OfferArgs {
     fn request(self) -> UpdateRequest {
         self.allow.request(Some(self.from))
     }
+
+    /// The same arguments for the installer of another node.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let AllowArgs { allow_downgrade, retry, accept_hardware, sha256, unsigned } = &self.allow;
+        let flags = [
+            ("--allow-downgrade", *allow_downgrade),
+            ("--retry", *retry),
+            ("--accept-hardware", *accept_hardware),
+            ("--allow-unsigned", unsigned.allow_unsigned),
+        ];
+        let flags = flags.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag.to_owned());
+        let digest = sha256.iter().map(|digest| format!("--sha256={digest}"));
+        [format!("--from={}", self.from)].into_iter().chain(digest).chain(flags).collect()
+    }
+
+    /// Whether to go on where the release was taken back on another node.
+    pub(crate) fn retry(&self) -> bool {
+        self.allow.retry
+    }
 }
 
 impl AllowArgs {
@@ -256,11 +275,34 @@ mod tests {
     use cluster::rollout::api_objects::selects;
     use serde_json::{Value, json};
 
-    /// `installer update apply` as far as it is about clusters, and `from-pod`.
+    /// `installer update apply` as far as it is about clusters, `from-pod` and `check`.
     #[derive(Debug, Parser)]
     enum Parsed {
         Apply(Box<ApplyArgs>),
         FromPod(FromPodArgs),
+        Check(OfferArgs),
+    }
+
+    #[test]
+    fn a_release_is_named_to_another_node_as_it_was_named_here() {
+        let parsed = |words: &[String]| {
+            let all = ["installer", "check"].into_iter().chain(words.iter().map(String::as_str));
+            match Parsed::try_parse_from(all).unwrap() {
+                Parsed::Check(offer) => offer,
+                other => panic!("{other:?}"),
+            }
+        };
+        let digest = "0".repeat(64);
+        let digest = format!("--sha256={digest}");
+        let allowed =
+            ["--allow-downgrade", "--retry", "--accept-hardware", "--allow-unsigned"].map(str::to_owned);
+        for words in [
+            vec!["--from=registry.example.com/nqrust/release:1.3.0".to_owned()],
+            vec!["--from=/media/a b.iso".to_owned(), digest.clone()],
+            ["--from=x".to_owned(), digest].into_iter().chain(allowed).collect(),
+        ] {
+            assert_eq!(parsed(&words).words(), words);
+        }
     }
 
     fn plans() -> Vec<Value> {
@@ -274,13 +316,21 @@ mod tests {
             let parsed = Parsed::try_parse_from(["installer", "from-pod"].iter().chain(args));
             parsed.map(|parsed| match parsed {
                 Parsed::FromPod(pod) => pod.arguments(),
-                Parsed::Apply(_) => panic!("{args:?}"),
+                Parsed::Apply(_) | Parsed::Check(_) => panic!("{args:?}"),
             })
         };
         let expected = ["--from=a b", "--retry"];
         assert_eq!(parsed(&["--apply= '--from=a b'  --retry "]).unwrap(), expected);
         assert_eq!(parsed(&["--", "--from=a b", "--retry"]).unwrap(), expected);
-        for wrong in [&[][..], &["--apply="], &["--apply='--from=a"], &["--apply=--retry", "--", "--retry"]] {
+        assert_eq!(parsed(&["--check", "--", "--from=a b"]).unwrap(), ["--from=a b"]);
+        for wrong in [
+            &[][..],
+            &["--check"],
+            &["--check", "--apply=--retry"],
+            &["--apply="],
+            &["--apply='--from=a"],
+            &["--apply=--retry", "--", "--retry"],
+        ] {
             assert!(parsed(wrong).is_err(), "{wrong:?}");
         }
     }

@@ -53,7 +53,7 @@ impl ClusterArgs {
     }
 }
 
-/// From a pod of a controller.
+/// From a pod of a controller, or of `installer rollout check`.
 #[derive(Debug, clap::Args)]
 pub(super) struct FromPodArgs {
     /// Where the pod has the root of its node.
@@ -64,6 +64,10 @@ pub(super) struct FromPodArgs {
     /// A controller that compares plans by their first argument only, as system-upgrade-controller does, sees every change of it.
     #[arg(long, value_name = "TEXT", required_unless_present = "arguments", value_parser = words)]
     pub(super) apply: Option<ShellWords>,
+    /// Run `installer update check` in place of `apply`, with the arguments behind `--`, and print its result as JSON: `installer
+    /// rollout check` asks nodes so. The service account is not used.
+    #[arg(long, conflicts_with = "apply")]
+    pub(super) check: bool,
     /// The same behind `--`, one by one.
     #[arg(last = true, conflicts_with = "apply", value_name = "ARGUMENTS")]
     pub(super) arguments: Vec<OsString>,
@@ -88,7 +92,10 @@ impl FromPodArgs {
     }
 
     pub(super) fn run(self) -> Result<()> {
-        let host = self.host.clone();
-        update::from_pod(&host, self.arguments())
+        let (host, check) = (self.host.clone(), self.check);
+        match check {
+            true => update::check_from_pod(&host, self.arguments()),
+            false => update::from_pod(&host, self.arguments()),
+        }
     }
 }

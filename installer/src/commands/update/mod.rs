@@ -27,7 +27,7 @@ mod start;
 mod status;
 mod unit;
 
-pub(crate) use arguments::UpdateArgs;
+pub(crate) use arguments::{OfferArgs, UpdateArgs};
 
 use std::path::Path;
 
@@ -43,7 +43,7 @@ pub(crate) use apply::apply;
 pub(crate) use check::check;
 pub(crate) use fetch::fetch;
 pub(crate) use offer::UpdateRequest;
-pub(crate) use pod::{PodAccess, from_pod};
+pub(crate) use pod::{PodAccess, check_from_pod, from_pod};
 pub(crate) use repair::repair_node;
 pub(crate) use report::tell_fleet;
 pub(crate) use reset::{ResetRequest, cancel_reset, reset};

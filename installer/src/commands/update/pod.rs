@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 use base64::Engine;
@@ -26,6 +26,31 @@ const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const DIRECTORY: &str = "/run/nqrust/from-pod";
 const INSTALLER: &str = "/usr/bin/installer";
 
+/// Becomes `installer update check` on the node whose root is at `host`. What that prints is one JSON document, also of a failure.
+///
+/// # Errors
+/// [`Class::Hardware`] if there is no root of a node.
+pub(crate) fn check_from_pod(host: &Path, arguments: Vec<OsString>) -> Result<()> {
+    let mut command = Command::new(INSTALLER);
+    // The log of a pod has both outputs, and the document says what standard error would.
+    command.args(["--format", "json", "update", "check"]).args(arguments).stderr(Stdio::null());
+    Err(become_in(host, &mut command))
+}
+
+/// Replaces this process by a program of the node whose root is at `host`; returns only if that fails.
+fn become_in(host: &Path, command: &mut Command) -> anyhow::Error {
+    let entered = std::os::unix::fs::chroot(host)
+        .with_context(|| format!("entering {}", host.display()))
+        .and_then(|()| std::env::set_current_dir("/").context("entering the root of the node"));
+    match entered {
+        Err(error) => error,
+        Ok(()) => {
+            let what = format!("starting {INSTALLER} of the node");
+            Failure::new(Class::Hardware, what).because(command.exec()).into()
+        }
+    }
+}
+
 /// Becomes `installer update apply` on the node whose root is at `host`.
 ///
 /// # Errors
@@ -45,13 +70,9 @@ pub(crate) fn from_pod(host: &Path, arguments: Vec<OsString>) -> Result<()> {
     let token = String::from_utf8(read("token")?).context("the token of the service account is no text")?;
     let access = kubeconfig(&address, &port, &read("ca.crt")?, token.trim());
     let (kubeconfig, _held) = put(host, &access)?;
-    std::os::unix::fs::chroot(host).with_context(|| format!("entering {}", host.display()))?;
-    std::env::set_current_dir("/").context("entering the root of the node")?;
     let mut command = Command::new(INSTALLER);
     command.args(["update", "apply", "--kubeconfig"]).arg(&kubeconfig).args(arguments);
-    // exec(3) returns only if it fails.
-    let error = command.exec();
-    Err(Failure::new(Class::Hardware, format!("starting {INSTALLER} of the node")).because(error).into())
+    Err(become_in(host, &mut command))
 }
 
 /// Puts the access of a pod on the node whose root is at `host`, and returns its path there, with the lock, which the program keeps

@@ -27,6 +27,7 @@ use serde_json::{Value, json};
 
 use super::figures::Figures;
 use super::rollout::{holder, is_cordoned};
+use super::rollout_check;
 
 const ACCESS: &str = include_str!("../../../../configs/rollouts/access.yaml");
 const PLANS: &str = include_str!("../../../../configs/rollouts/plans.yaml");
@@ -63,6 +64,10 @@ pub(super) fn check(cluster: &mut TestCluster, directory: &Path, figures: &mut F
         Ok((nodes.len() == cluster.nodes().len() && nodes.iter().all(reports)).then_some(()))
     })?;
     let _server = Server::on(cluster.switch.network().listen(PORT)?, &directory.join(NEW))?;
+    let asked =
+        rollout_check::check(cluster, &format!("http://{}:{PORT}", Switch::ADMINISTRATOR), digest, NEW);
+    asked.context("asking all nodes before the rollout")?;
+    figures.done("every node was asked whether it could take the release")?;
     let done = roll_out(cluster, digest, figures);
     if done.is_err() {
         figures.keep("controller.txt", &told(cluster))?;

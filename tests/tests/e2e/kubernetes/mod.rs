@@ -5,7 +5,7 @@
 //! address that is taken, [`refusals`] at what the cluster does not take in, [`failures`] at what is left when a node is gone, and at its
 //! return. A second cluster has management nodes that were workers before ([`promotion`]), and a disk that is full ([`full_disk`]); in a third one
 //! nodes leave for an update ([`rollout`]); a fourth one moves to another minor version ([`versions`]); a fifth one is updated by
-//! system-upgrade-controller ([`controller`]). How long each part took and how
+//! system-upgrade-controller ([`controller`]), after all its nodes were asked whether they could take the release ([`rollout_check`]). How long each part took and how
 //! much memory the nodes' processes have is in `figures.txt` of the artifacts.
 
 mod contested;
@@ -18,6 +18,7 @@ mod promotion;
 mod refusals;
 mod rolling;
 mod rollout;
+mod rollout_check;
 mod traffic;
 mod versions;
 mod writes;
