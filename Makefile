@@ -347,6 +347,7 @@ soak: setup kubernetes kubernetes-before system-upgrade-controller ## Run the en
 	$(MAKE) installer-arm64 ARCHITECTURE=arm64
 	for round in $$(seq $(or $(ROUNDS),10)); do \
 	  echo "round $$round"; \
+	  $(TEST) --lib -- --ignored iso9660::; \
 	  NQRUST_SEED=$$RANDOM NQRUST_FAULTS=all $(TEST) --lib -- execute::; \
 	  $(E2E) --include-ignored; \
 	done

@@ -172,6 +172,7 @@ fn a_directory_that_contains_itself_ends_the_walk_with_an_error() {
 }
 
 #[test]
+#[ignore = "xorriso passes on 4 GiB: `make soak` runs it"]
 fn a_file_above_four_gibibytes_is_read_across_its_extents() {
     const SIZE: u64 = (4 << 30) + 12_345;
     let directory = tempfile::tempdir().unwrap();

@@ -177,6 +177,14 @@ fn a_file_above_four_gibibytes_is_whole() {
     let tail = last.start.offset().0 + u64::from(last.length) - 4;
     File::open(&output).unwrap().read_exact_at(&mut end, tail).unwrap();
     assert_eq!(&end, b"tail");
+    let (mut reader, mut piece, mut read) = (iso.open_file("large").unwrap(), vec![0; 4 << 20], 0);
+    loop {
+        match reader.read(&mut piece).unwrap() {
+            0 => break,
+            count => (read, end) = (read + count as u64, piece[count - 4..count].try_into().unwrap()),
+        }
+    }
+    assert_eq!((read, &end), (SIZE, b"tail"), "the reader goes on in the second extent");
     let mut after = String::new();
     iso.open_file("boot/grub/grub.cfg").unwrap().read_to_string(&mut after).unwrap();
     assert_eq!(after, "menu");
