@@ -257,11 +257,16 @@ impl Sysfs<'_> {
         anyhow::bail!("/dev/{disk} has no partition {}", name.as_str())
     }
 
-    /// The array that a partition is a half of, and its members.
+    /// The array that a partition is a half of, and its members. One that is being filled, or that the kernel has given up, does not count:
+    /// it may have anything.
     fn members(&self, partition: &str) -> Option<(String, Vec<String>)> {
         let array =
             names(self.class(partition).join("holders")).into_iter().find(|name| name.starts_with("md"))?;
-        let members = names(self.class(&array).join("slaves"));
+        let in_sync = |member: &String| {
+            let state = self.class(&array).join("md").join(format!("dev-{member}")).join("state");
+            read_text(&state).is_ok_and(|state| state.trim().split(',').any(|word| word == "in_sync"))
+        };
+        let members = names(self.class(&array).join("slaves")).into_iter().filter(in_sync).collect();
         Some((array, members))
     }
 
@@ -350,6 +355,9 @@ mod tests {
                 let part = format!("{disk}{number}");
                 let member = root.join("sys/devices").join(disk).join(&part);
                 fs::write(at.join("slaves").join(&part), "").unwrap();
+                let state = at.join("md").join(format!("dev-{part}"));
+                fs::create_dir_all(&state).unwrap();
+                fs::write(state.join("state"), "in_sync\n").unwrap();
                 fs::write(member.join("holders").join(array), "").unwrap();
             }
         }
@@ -386,6 +394,23 @@ mod tests {
         // The boot volume is counted from the end of the partition, not of the array.
         assert!(b.whole.size < b.partition.size);
         assert_eq!(slots.esps, ["/dev/vda2", "/dev/vdb2"].map(Path::new));
+    }
+
+    #[test]
+    fn a_half_that_is_being_filled_is_not_read() {
+        let root = machine();
+        mirror(root.path());
+        mount(root.path(), "9:4");
+        for array in ["md124", "md125", "md126"] {
+            let number = array[4..].parse::<u32>().unwrap();
+            let state = root.path().join(format!("sys/class/block/{array}/md/dev-vdb{number}/state"));
+            fs::write(state, "spare\n").unwrap();
+        }
+        let slots = NodeSlots::find(root.path(), &installed(Slot::A, Some(ESP))).unwrap();
+        let halves = slots.slot(Slot::B).halves.iter().map(|half| half.name.as_str());
+        assert_eq!(halves.collect::<Vec<_>>(), ["vda5"]);
+        // Nothing starts from that disk yet.
+        assert_eq!(slots.esps, [Path::new("/dev/vda2")]);
     }
 
     #[test]

@@ -152,6 +152,8 @@ fn degraded() -> NodePageFacts {
         state,
         disks: 2,
         members: members.iter().map(|member| (*member).to_owned()).collect(),
+        filled: Vec::new(),
+        percent: (state == Health::Rebuilding).then_some(34),
     };
     facts.status.arrays = vec![
         array("config", "md127", Health::Degraded, &["sda3"]),
