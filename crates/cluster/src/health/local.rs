@@ -100,7 +100,9 @@ fn mirror(root: &Path) -> Vec<CheckResult> {
         return vec![ARRAYS.found(Finding::NotApplicable)];
     }
     let finding = |array: &arrays::ArrayStatus| match array.state {
-        ArrayState::Degraded => Finding::failing(array.to_string()),
+        ArrayState::Degraded => {
+            Finding::failing(format!("{array}; on a new disk it becomes whole by: installer disk replace"))
+        }
         ArrayState::Whole | ArrayState::Rebuilding => Finding::Healthy,
     };
     found.iter().map(|array| ARRAYS.found_at(array.name.clone(), finding(array))).collect()

@@ -13,6 +13,7 @@ mod boot;
 mod data;
 mod disk;
 mod disk_image;
+mod disk_replacement;
 mod effects;
 mod kernel_calls;
 mod payload;
@@ -35,6 +36,9 @@ pub use disk::mirror::MadeArray;
 pub use disk::open_disk::OpenDisk;
 pub use disk::takedown::take_down;
 pub use disk_image::{DiskFile, Growth, ImageHost, grow_filesystem};
+pub use disk_replacement::{
+    FirmwareEntry, ReplacementEffects, await_arrays, replace_disk, was_started_alone,
+};
 pub use effects::{DiskOpener, RunEffects};
 pub use payload::import::{
     IMAGES_SPARE_ROOM, ImportOutcome, MissingImages, RunningContainerd, import_missing, missing_images,

@@ -22,6 +22,7 @@ use testing::runner::ScriptedRunner;
 
 mod continued;
 mod crash;
+mod disk_replacement;
 mod disks;
 pub(crate) mod doubles;
 mod faults;

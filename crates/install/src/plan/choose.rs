@@ -12,8 +12,9 @@ use base::size::ByteSize;
 use hints::example;
 pub(super) use hints::listing;
 pub use hints::own_name;
+pub(super) use judge::barred;
 pub use judge::blocking;
-use judge::{barred, candidates, failed};
+use judge::{candidates, failed};
 use machine::inventory::{Disk, Inventory, bare_wwn, in_link};
 use model::config::{DiskClauses, DiskSelector, Install};
 

@@ -98,6 +98,12 @@ impl PartitionName {
         }
     }
 
+    /// Whether a start of the machine reads it before `/var`. Such partitions have a few GiB; the others fill the disk.
+    #[must_use]
+    pub fn is_system(self) -> bool {
+        !matches!(self, Self::Persistent | Self::Data)
+    }
+
     /// The partition type: those of UEFI, of GRUB, and of the Discoverable Partitions Specification.
     #[must_use]
     pub fn type_guid(self) -> Uuid {

@@ -121,7 +121,7 @@ pub(super) fn arrange(
 }
 
 /// Firmware cannot read arrays.
-fn is_mirrored(name: PartitionName) -> bool {
+pub(super) fn is_mirrored(name: PartitionName) -> bool {
     !matches!(name, PartitionName::Bios | PartitionName::Esp)
 }
 

@@ -5,6 +5,7 @@
 mod boot;
 mod cards;
 mod choose;
+mod disk_replacement;
 mod disk_roles;
 mod disk_search;
 mod disks;
@@ -30,6 +31,7 @@ use uuid::Uuid;
 
 pub use boot::LOADER_SCRIPT;
 pub use choose::{absent_disks, blocking, own_name, system_disk as choose_disk};
+pub use disk_replacement::{DiskReplacement, JoinedArray, ReplacementKind, disk_replacement};
 pub use disk_roles::written_disks;
 pub use disks::{DataDisk, WipedDisk};
 pub use keep::KeptPartition;

@@ -91,6 +91,33 @@ pub(crate) fn enter_each(variables: &Path, plan: &Plan, system: &SystemDisks<'_>
     }
 }
 
+/// Puts an entry called `title` for the EFI system partition `esp` behind the entry of the partition `after`, or at the end. Entries of
+/// that title for `esp`, and for partitions that are not `present` in this machine, are removed.
+pub(crate) fn enter_behind(
+    variables: &Path,
+    title: &str,
+    (esp, sector): (&Partition, SectorSize),
+    after: Uuid,
+    present: &[Uuid],
+) -> Result<()> {
+    let variables = Variables(variables);
+    let options = variables.options()?;
+    let leads_to = |value: &[u8]| LoadOption::parse(value).filter(|option| option.title == title)?.partition;
+    let replaced = |value: &[u8]| leads_to(value).is_some_and(|at| at == esp.uuid || !present.contains(&at));
+    let (old, kept): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        options.into_iter().partition(|(_, value)| replaced(value));
+    let free = (0..=u16::MAX).find(|number| !kept.contains_key(number));
+    let number = free.context("the firmware has no free number for a boot entry")?;
+    variables.write(&name(number), &load_option(title, esp, sector))?;
+    let order = variables.order()?.into_iter();
+    let mut order: Vec<_> = order.filter(|other| *other != number && !old.contains_key(other)).collect();
+    let of_after = |number: &u16| kept.get(number).is_some_and(|value| leads_to(value) == Some(after));
+    let place = order.iter().position(of_after).map_or(order.len(), |place| place + 1);
+    order.insert(place, number);
+    variables.write("BootOrder", &order.into_iter().flat_map(u16::to_le_bytes).collect::<Vec<u8>>())?;
+    old.keys().filter(|other| **other != number).try_for_each(|other| variables.remove(&name(*other)))
+}
+
 /// Makes the firmware start the loader on `esp` at the next start only. The order of its entries stays; if the firmware has lost
 /// the entry of `esp`, one called `title` is added at the end.
 pub(crate) fn start_next(
@@ -338,6 +365,29 @@ mod tests {
                 ]
             );
         }
+    }
+
+    #[test]
+    fn the_entry_of_a_new_disk_comes_behind_that_of_the_other_one_and_those_of_absent_disks_go() {
+        let (source, lost) = (uuid::uuid!("99999999-2222-4333-8444-555555555555"), OLD);
+        let firmware = firmware(&[
+            (0, "Network", OTHER),
+            (1, TITLE, source),
+            (2, TITLE, lost),
+            (3, "another system", lost),
+            (4, TITLE, OTHER),
+        ]);
+        for _ in 0..2 {
+            enter_behind(firmware.path(), TITLE, (&esp(NEW), SectorSize::B512), source, &[source, OTHER])
+                .unwrap();
+            let order: Vec<_> =
+                tried(&firmware).into_iter().map(|(number, _, part)| (number, part)).collect();
+            let expected = [(0, OTHER), (1, source), (2, NEW), (3, lost), (4, OTHER)];
+            assert_eq!(order, expected.map(|(number, part)| (number, Some(part))));
+        }
+        let directory = tempfile::tempdir().unwrap();
+        enter_behind(directory.path(), TITLE, (&esp(NEW), SectorSize::B512), source, &[]).unwrap();
+        assert_eq!(tried(&directory), [(0, TITLE.into(), Some(NEW))]);
     }
 
     #[test]

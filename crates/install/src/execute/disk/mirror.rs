@@ -1,5 +1,6 @@
 //! The arrays over both disks of a mirrored system, made by `mdadm`.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -51,7 +52,7 @@ impl<'a> Arrays<'a> {
             .limit(MDADM_TIMEOUT);
         let [first, second] = members.each_ref().map(|member| member.display());
         let what = format!("joining {first} and {second} into an array ({})", array.partition.as_str());
-        self.run(&make, what)?;
+        run(self.runner, &make, what)?;
         self.made.push(MadeArray { node, members });
         Ok(())
     }
@@ -64,19 +65,19 @@ impl<'a> Arrays<'a> {
     pub(crate) fn stop(&mut self) -> Result<()> {
         while let Some(MadeArray { node, .. }) = self.made.pop() {
             let stop = Invocation::new("mdadm").arg("--stop").arg(&node).limit(MDADM_TIMEOUT);
-            self.run(&stop, format!("stopping the array {}", node.display()))?;
+            run(self.runner, &stop, format!("stopping the array {}", node.display()))?;
         }
         Ok(())
     }
+}
 
-    fn run(&self, invocation: &Invocation, what: String) -> Result<()> {
-        match self.runner.run(invocation) {
-            // Only the caller of a program knows what its exit status means.
-            Err(error) if class_of(&error) == Class::Unexpected => {
-                Err(Failure::new(Class::DiskIo, what).because(anyhow::anyhow!("{error:#}")).into())
-            }
-            other => other.map(drop).context(what),
+fn run(runner: &dyn Runner, invocation: &Invocation, what: String) -> Result<()> {
+    match runner.run(invocation) {
+        // Only the caller of a program knows what its exit status means.
+        Err(error) if class_of(&error) == Class::Unexpected => {
+            Err(Failure::new(Class::DiskIo, what).because(anyhow::anyhow!("{error:#}")).into())
         }
+        other => other.map(drop).context(what),
     }
 }
 
@@ -89,15 +90,64 @@ impl Drop for Arrays<'_> {
     }
 }
 
+/// Makes `member` a member of the running array at `node`, which lacks one. With `again` the array copies only what has changed since
+/// the member was away; without, what the member knows of the array is forgotten, and all of it is copied.
+pub(crate) fn add(runner: &dyn Runner, node: &Path, member: &Path, again: bool) -> Result<()> {
+    let change = |action: &str, what: &OsStr| {
+        Invocation::new("mdadm").arg(node).arg(action).arg(what).limit(MDADM_TIMEOUT)
+    };
+    // What the kernel has given up, or what was pulled out, takes the place in the array.
+    for gone in ["failed", "detached"] {
+        run(
+            runner,
+            &change("--remove", OsStr::new(gone)),
+            format!("removing lost members of {}", node.display()),
+        )?;
+    }
+    let joining = || format!("joining {} to the array {}", member.display(), node.display());
+    if again && run(runner, &change("--re-add", member.as_os_str()), joining()).is_ok() {
+        return Ok(());
+    }
+    let forget =
+        Invocation::new("mdadm").args(["--zero-superblock", "--force"]).arg(member).limit(MDADM_TIMEOUT);
+    // A partition that never was a member has nothing to forget.
+    let _ = runner.run(&forget);
+    run(runner, &change("--add", member.as_os_str()), joining())
+}
+
+/// Whether the array of `partition` was written while only this member of its two was there, by its superblock. Its content and that of
+/// the other one have then nothing in common any longer.
+///
+/// # Errors
+/// The disk cannot be read.
+pub(crate) fn ran_alone(device: &dyn BlockDevice, partition: &Partition) -> Result<bool> {
+    /// Roles from this on are no places in the array: spare, faulty, journal (linux/raid/md_p.h, `MD_DISK_ROLE_MAX`).
+    const NO_PLACE: u16 = 0xff00;
+    let bytes = superblock(device, partition)?;
+    let count = usize::from(u16::from_le_bytes([bytes[220], bytes[221]])).min((SUPERBLOCK_BYTES - 256) / 2);
+    let roles = bytes[256..256 + 2 * count].chunks_exact(2);
+    let places = roles.filter(|role| u16::from_le_bytes([role[0], role[1]]) < NO_PLACE).count();
+    Ok(places < 2)
+}
+
 /// The bytes of a superblock that are read.
 const SUPERBLOCK_BYTES: usize = 4096;
+
+/// Where a superblock of version 1.0 is in its partition, in bytes.
+fn superblock_place(partition: &Partition) -> u64 {
+    (partition.size.get() - (8 << 10)) & !(SUPERBLOCK_BYTES as u64 - 1)
+}
+
+fn superblock(device: &dyn BlockDevice, partition: &Partition) -> Result<AlignedBuffer> {
+    let mut bytes = AlignedBuffer::new(SUPERBLOCK_BYTES);
+    device::read(device, partition.start.get() + superblock_place(partition), &mut bytes)?;
+    Ok(bytes)
+}
 
 /// Checks that `partition` is a member of `array`, by its superblock (linux/raid/md_p.h, `mdp_superblock_1`): version 1.0 has it
 /// 8 KiB before the end, at a multiple of 4 KiB.
 pub(crate) fn verify(device: &dyn BlockDevice, partition: &Partition, array: &Array) -> Result<()> {
-    let place = (partition.size.get() - (8 << 10)) & !(SUPERBLOCK_BYTES as u64 - 1);
-    let mut bytes = AlignedBuffer::new(SUPERBLOCK_BYTES);
-    device::read(device, partition.start.get() + place, &mut bytes)?;
+    let (place, bytes) = (superblock_place(partition), superblock(device, partition)?);
     let number = |at: usize| -> u64 {
         bytes[at..at + 8].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
     };

@@ -29,7 +29,7 @@ fn write_superblocks(words: &[&str], partitions: &[Partition], disks: &[File]) {
 
 impl Bench {
     /// The system on `vda` and `vdb`.
-    fn mirrored(sector: u32) -> Self {
+    pub(super) fn mirrored(sector: u32) -> Self {
         let mut disks = [disk("vda", ByteSize::gib(16)), disk("vdb", ByteSize::gib(20))];
         disks.iter_mut().for_each(|disk| disk.logical_sector = sector);
         let mut config = trial();

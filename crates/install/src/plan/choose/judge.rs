@@ -12,7 +12,7 @@ pub fn blocking(disk: &Disk) -> Option<&Holder> {
 }
 
 /// Why a disk is never written, whatever the configuration says.
-pub(super) fn barred(disk: &Disk) -> Option<&'static str> {
+pub(in crate::plan) fn barred(disk: &Disk) -> Option<&'static str> {
     match disk {
         Disk { boot_medium: true, .. } => Some("holds the medium that this system runs from"),
         Disk { optical: true, .. } => Some("is an optical drive"),

@@ -1,4 +1,4 @@
-//! `installer disk`: the disks of this machine.
+//! `installer disk latency`.
 
 use std::path::{Path, PathBuf};
 
@@ -10,21 +10,8 @@ use base::program::Context;
 use machine::node_release;
 use machine::write_latency::{GOOD, RECORD, WriteLatency};
 
-/// Measure a disk of this machine.
 #[derive(Debug, clap::Args)]
-pub(super) struct DiskArgs {
-    #[command(subcommand)]
-    command: DiskCommand,
-}
-
-#[derive(Debug, clap::Subcommand)]
-enum DiskCommand {
-    /// Measure how long flushed writes take, as etcd makes them; for up to 5 seconds.
-    Latency(LatencyArgs),
-}
-
-#[derive(Debug, clap::Args)]
-struct LatencyArgs {
+pub(super) struct LatencyArgs {
     /// A directory on the file system to measure; a file of 4.6 MB is written there and removed. By default that of etcd on this
     /// node, and the result is recorded for `installer status`.
     #[arg(value_name = "DIR")]
@@ -34,13 +21,12 @@ struct LatencyArgs {
 /// On the partition of the data of Kubernetes, etcd's too.
 const OF_NODE: &str = "/var/lib/nqrust";
 
-impl DiskArgs {
+impl LatencyArgs {
     /// # Errors
     /// `Class::Invalid` for users other than root without a directory, and for what is no directory; `Class::DiskIo` if it cannot be
     /// written.
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        let DiskCommand::Latency(LatencyArgs { directory }) = self.command;
-        let latency = match directory {
+        let latency = match self.directory {
             Some(directory) => measure(&directory)?,
             None => {
                 root_only::require("`installer disk latency` of a node", "disk latency")?;
