@@ -39,7 +39,7 @@ pub(super) fn check(cluster: &TestCluster, from: &str, digest: Digest, version: 
 
     // Its kubelet hears of no pod.
     cluster.switch.plug("port-node-4", false)?;
-    let unanswered = ask("node-1", "--timeout=15");
+    let unanswered = ask("node-1", "--timeout=60");
     cluster.switch.plug("port-node-4", true)?;
     let (code, all) = unanswered?;
     ensure!(code == 3 && verdicts(&all) == ["ready", "ready", "ready", "unknown"], "{code} {all}");
