@@ -1,7 +1,7 @@
 //! The names of the checks of a machine, which configurations may skip; the installer makes them.
 
 /// Every check, in the order in which they are made and shown.
-pub const NAMES: [&str; 29] = [
+pub const NAMES: [&str; 31] = [
     "cpu",
     "memory",
     "kvm",
@@ -31,4 +31,6 @@ pub const NAMES: [&str; 29] = [
     "join-witness",
     "join-vip",
     "join-version",
+    "join-latency",
+    "join-mtu",
 ];

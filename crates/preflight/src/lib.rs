@@ -11,12 +11,15 @@ mod check;
 pub mod checks;
 mod dmi;
 mod dns;
+mod echo;
 pub mod limits;
 pub mod machine_facts;
 pub mod network;
 mod ntp;
+mod path;
 pub mod planned_node;
 pub mod report;
+mod socket_errors;
 #[cfg(test)]
 mod tests;
 pub mod wait;

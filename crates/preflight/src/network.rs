@@ -17,7 +17,9 @@ use nix::sys::socket::{setsockopt, sockopt};
 
 pub use super::dns::DnsAnswer;
 pub use super::ntp::TimeAnswer;
-use super::{dns, ntp};
+pub use super::path::{PathMtu, RoundTrips};
+use super::socket_errors::{in_time, left, timed_out, trouble};
+use super::{dns, ntp, path};
 use base::files::read_text;
 use cluster::join_query;
 use cluster::join_query::{ClusterAnswers, JoinQuery};
@@ -47,6 +49,15 @@ pub trait Network: Sync {
     fn holder(&self, address: Ipv4Addr, card: &str, until: Instant) -> Result<AddressHolder, NetworkTrouble>;
     /// Asks the cluster that a node is to join.
     fn cluster(&self, question: &JoinQuery, until: Instant) -> ClusterAnswers;
+    /// Measures the way to a machine and back, by connections to `ports` if it answers no echo requests.
+    fn round_trips(
+        &self,
+        address: Ipv4Addr,
+        ports: &[u16],
+        until: Instant,
+    ) -> Result<RoundTrips, NetworkTrouble>;
+    /// Looks for the largest packet that reaches a machine and comes back whole.
+    fn path_mtu(&self, address: Ipv4Addr, until: Instant) -> Result<PathMtu, NetworkTrouble>;
 }
 
 /// The network of another machine, which cannot be asked from here.
@@ -91,6 +102,14 @@ impl Network for Offline {
     fn cluster(&self, question: &JoinQuery, _: Instant) -> ClusterAnswers {
         ClusterAnswers::nothing(question, Self::trouble())
     }
+
+    fn round_trips(&self, _: Ipv4Addr, _: &[u16], _: Instant) -> Result<RoundTrips, NetworkTrouble> {
+        Self::unable()
+    }
+
+    fn path_mtu(&self, _: Ipv4Addr, _: Instant) -> Result<PathMtu, NetworkTrouble> {
+        Self::unable()
+    }
 }
 
 /// How long one datagram is waited for; it is sent twice.
@@ -104,6 +123,8 @@ const NEIGHBOUR_TIMEOUT: Duration = Duration::from_millis(3200);
 pub struct SystemNetwork {
     pub resolv_conf: PathBuf,
     pub neighbours: PathBuf,
+    /// The kernel's directory of network devices.
+    pub devices: PathBuf,
     pub dns_port: u16,
     pub ntp_port: u16,
 }
@@ -113,6 +134,7 @@ impl Default for SystemNetwork {
         Self {
             resolv_conf: "/etc/resolv.conf".into(),
             neighbours: "/proc/net/arp".into(),
+            devices: "/sys/class/net".into(),
             dns_port: 53,
             ntp_port: 123,
         }
@@ -207,6 +229,19 @@ impl Network for SystemNetwork {
     fn cluster(&self, question: &JoinQuery, until: Instant) -> ClusterAnswers {
         join_query::ask(question, until)
     }
+
+    fn round_trips(
+        &self,
+        address: Ipv4Addr,
+        ports: &[u16],
+        until: Instant,
+    ) -> Result<RoundTrips, NetworkTrouble> {
+        path::round_trips(address, ports, until)
+    }
+
+    fn path_mtu(&self, address: Ipv4Addr, until: Instant) -> Result<PathMtu, NetworkTrouble> {
+        path::path_mtu(&self.devices, address, until)
+    }
 }
 
 impl SystemNetwork {
@@ -274,35 +309,4 @@ fn ask<T>(
         }
     }
     Err(NetworkTrouble::Silent("does not answer".into()))
-}
-
-/// A server that there is no time to wait for does not count as silent.
-fn in_time(until: Instant) -> Result<(), NetworkTrouble> {
-    let over = || NetworkTrouble::Unable("was not asked: the time for all checks was over".into());
-    if Instant::now() < until { Ok(()) } else { Err(over()) }
-}
-
-/// The remaining time; never zero, which means no limit for sockets.
-fn left(until: Instant) -> Duration {
-    until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
-}
-
-fn timed_out(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
-}
-
-/// Whether this system could not ask, or there was no answer.
-#[allow(clippy::needless_pass_by_value)]
-fn trouble(error: io::Error) -> NetworkTrouble {
-    use io::ErrorKind::{AddrNotAvailable, NetworkDown, NetworkUnreachable, PermissionDenied};
-    match error.kind() {
-        NetworkUnreachable | AddrNotAvailable => {
-            NetworkTrouble::Unable("cannot be reached: this system has no route to it".into())
-        }
-        NetworkDown => NetworkTrouble::Unable("cannot be reached: the network is down".into()),
-        PermissionDenied => NetworkTrouble::Unable(format!("cannot be asked: {error}")),
-        _ if timed_out(&error) => NetworkTrouble::Silent("does not answer".into()),
-        io::ErrorKind::ConnectionRefused => NetworkTrouble::Silent("refuses connections".into()),
-        _ => NetworkTrouble::Silent(format!("cannot be reached: {error}")),
-    }
 }

@@ -9,6 +9,8 @@ pub struct ClusterPeer {
     pub name: String,
     /// Whether it votes in etcd and runs no control plane.
     pub witness: bool,
+    /// Whether it has a member of etcd.
+    pub keeps_etcd: bool,
     pub addresses: Vec<Ipv4Addr>,
     /// The system UUID of the firmware.
     pub uuid: String,
@@ -33,9 +35,20 @@ impl From<Node> for ClusterPeer {
         let etcd_only =
             node.is("node-role.kubernetes.io/etcd") && !node.is("node-role.kubernetes.io/control-plane");
         let witness = node.is("node-role.harvesterhci.io/witness") || etcd_only;
+        // kubeadm gives its labels no value, and runs etcd beside every control plane.
+        let has = |label: &str| node.metadata.labels.get(label).is_some_and(|value| value != "false");
+        let keeps_etcd =
+            witness || has("node-role.kubernetes.io/control-plane") || has("node-role.kubernetes.io/etcd");
         let (addresses, ready) = (node.addresses(), node.is_ready());
         let Node { metadata, status, .. } = node;
-        Self { name: metadata.name, witness, addresses, uuid: status.node_info.system_uuid, ready }
+        Self {
+            name: metadata.name,
+            witness,
+            keeps_etcd,
+            addresses,
+            uuid: status.node_info.system_uuid,
+            ready,
+        }
     }
 }
 
@@ -58,15 +71,26 @@ mod tests {
             { "metadata": { "name": "n3", "labels": { "node-role.harvesterhci.io/witness": "true" } } },
             { "metadata": { "name": "n4" }, "status": {
                 "conditions": [{ "type": "Ready", "status": "Unknown" }, { "type": "PIDPressure", "status": "True" }] } },
+            { "metadata": { "name": "n5", "labels": { "node-role.kubernetes.io/control-plane": "" } } },
         ] });
         let members = members(list.to_string().as_bytes()).unwrap();
-        let told: Vec<_> = members.iter().map(|member| (member.name.as_str(), member.witness)).collect();
-        assert_eq!(told, [("n1", false), ("n2", true), ("n3", true), ("n4", false)]);
+        let told = members.iter().map(|member| (member.name.as_str(), member.witness, member.keeps_etcd));
+        let told: Vec<_> = told.collect();
+        assert_eq!(
+            told,
+            [
+                ("n1", false, true),
+                ("n2", true, true),
+                ("n3", true, true),
+                ("n4", false, false),
+                ("n5", false, true)
+            ]
+        );
         assert_eq!(members[0].addresses, [Ipv4Addr::new(192, 0, 2, 11)]);
         assert_eq!(members[0].uuid, "4C4C4544");
         assert_eq!(
             members.iter().map(|member| member.ready).collect::<Vec<_>>(),
-            [true, false, false, false]
+            [true, false, false, false, false]
         );
         assert!(super::members(b"{}").is_err());
     }

@@ -11,7 +11,9 @@ use machine::network_trouble::NetworkTrouble;
 use model::config::{Distribution, Token};
 
 /// The cluster to join and its answers; otherwise the outcome of the check.
-fn seen<'a>(subject: &'a CheckSubject<'_>) -> Result<(&'a PlannedJoin, &'a ClusterAnswers), CheckOutcome> {
+pub(super) fn seen<'a>(
+    subject: &'a CheckSubject<'_>,
+) -> Result<(&'a PlannedJoin, &'a ClusterAnswers), CheckOutcome> {
     let node = subject.node.join.as_ref();
     let join = node.ok_or_else(|| CheckOutcome::skipped("the configuration joins no cluster"))?;
     Ok((join, subject.cluster.get_or_init(|| conversation(subject, join))))

@@ -10,6 +10,7 @@ mod host;
 pub(super) mod join;
 mod judge;
 mod machine;
+mod members;
 mod servers;
 
 use super::check::Severity::{self, Error, Off, Warning};
@@ -327,5 +328,27 @@ pub static CHECKS: &[Check] = &[
         waivable: true,
         asks_network: true,
         run: join::version,
+    },
+    Check {
+        name: "join-latency",
+        title: "the nodes are near",
+        looks_at: "echo requests to server_url and to the nodes that are ready, or connections where none is answered: with etcd on \
+            both sides 10 ms there and back at most, one of 20 lost at most; no answer from a node that this one needs is an error, \
+            the rest a warning",
+        levels: levels(Error, Error),
+        class: Class::Join,
+        waivable: true,
+        asks_network: true,
+        run: members::latency,
+    },
+    Check {
+        name: "join-mtu",
+        title: "large packets arrive",
+        looks_at: "echo requests to the same nodes that may not be divided, as large as the network device sends them",
+        levels: levels(Warning, Warning),
+        class: Class::Join,
+        waivable: true,
+        asks_network: true,
+        run: members::mtu,
     },
 ];

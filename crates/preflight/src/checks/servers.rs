@@ -202,7 +202,7 @@ pub(super) fn look_up(subject: &CheckSubject<'_>, host: &str) -> Result<Vec<Ipv4
 }
 
 /// Asks about each subject in parallel.
-fn at_once<T: Send>(
+pub(super) fn at_once<T: Send>(
     subjects: &[String],
     ask: impl Fn(&str) -> Result<T, NetworkTrouble> + Sync,
 ) -> Vec<(String, Result<T, NetworkTrouble>)> {

@@ -4,6 +4,7 @@ mod checks;
 mod cluster_networks;
 mod join;
 mod limits;
+mod members;
 mod network;
 mod page;
 mod run;
@@ -14,10 +15,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::network::{AddressHolder, DnsAnswer, Network, TimeAnswer};
+use super::network::{AddressHolder, DnsAnswer, Network, PathMtu, RoundTrips, TimeAnswer};
 use super::{CHECKS, Check, CheckOutcome, CheckSubject, MachineFacts, PlannedNode};
 use base::size::ByteSize;
-use cluster::join_query::{ClusterAnswers, JoinQuery};
+use cluster::join_query::{ClusterAnswers, ClusterPeer, JoinQuery};
 use machine::clock::ClockOffset;
 use machine::inventory::{Inventory, Nic, Roots};
 use machine::network_trouble::NetworkTrouble;
@@ -91,6 +92,10 @@ struct Answers {
     time: BTreeMap<Ipv4Addr, Result<TimeAnswer, NetworkTrouble>>,
     proxy: Option<Result<(), NetworkTrouble>>,
     holder: BTreeMap<(Ipv4Addr, String), Result<AddressHolder, NetworkTrouble>>,
+    /// The nodes of the cluster to join, if it answers.
+    members: Option<Vec<ClusterPeer>>,
+    trips: BTreeMap<Ipv4Addr, Result<RoundTrips, NetworkTrouble>>,
+    mtu: BTreeMap<Ipv4Addr, Result<PathMtu, NetworkTrouble>>,
     /// The questions, in words.
     asked: Mutex<Vec<String>>,
 }
@@ -136,7 +141,25 @@ impl Network for Answers {
     }
 
     fn cluster(&self, question: &JoinQuery, _: Instant) -> ClusterAnswers {
-        ClusterAnswers::nothing(question, NetworkTrouble::Silent("does not answer".into()))
+        let silent = ClusterAnswers::nothing(question, NetworkTrouble::Silent("does not answer".into()));
+        match &self.members {
+            Some(members) => ClusterAnswers { server: Ok(()), members: Ok(members.clone()), ..silent },
+            None => silent,
+        }
+    }
+
+    fn round_trips(
+        &self,
+        address: Ipv4Addr,
+        ports: &[u16],
+        _: Instant,
+    ) -> Result<RoundTrips, NetworkTrouble> {
+        self.asked.lock().unwrap().push(format!("round trips {address} {ports:?}"));
+        self.trips.get(&address).cloned().unwrap_or_else(silent)
+    }
+
+    fn path_mtu(&self, address: Ipv4Addr, _: Instant) -> Result<PathMtu, NetworkTrouble> {
+        self.mtu.get(&address).cloned().unwrap_or_else(unable)
     }
 }
 

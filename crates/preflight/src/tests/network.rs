@@ -196,3 +196,74 @@ fn the_kernel_asks_for_an_address_from_a_card_that_has_none() {
     assert_eq!(free, Ok(AddressHolder::Nobody));
     assert!(matches!(down, Err(NetworkTrouble::Unable(_))), "{down:?}");
 }
+
+#[test]
+fn a_machine_that_answers_no_echo_request_is_measured_by_connections() {
+    let listener = TcpListener::bind((HERE, 0)).unwrap();
+    let open = listener.local_addr().unwrap().port();
+    let until = || Instant::now() + Duration::from_secs(20);
+    // This machine answers echo requests, too, if this process may send them.
+    for port in [open, closed()] {
+        let trips = SystemNetwork::default().round_trips(HERE, &[port], until()).unwrap();
+        assert!(trips.sent >= 5 && trips.lost() == 0, "{trips:?}");
+        assert!(trips.median() < Duration::from_millis(500), "{trips:?}");
+    }
+    let over = SystemNetwork::default().round_trips(HERE, &[open], Instant::now());
+    assert!(matches!(over, Err(NetworkTrouble::Unable(why)) if why.contains("the time for all checks")));
+}
+
+#[test]
+fn the_largest_packet_of_a_device_is_not_known_without_its_file() {
+    let devices = tempfile::tempdir().unwrap();
+    let network = SystemNetwork { devices: devices.path().into(), ..SystemNetwork::default() };
+    let answer = network.path_mtu(HERE, soon());
+    assert!(matches!(answer, Err(NetworkTrouble::Unable(_))), "{answer:?}");
+}
+
+/// Two machines on one cable, of which the other one takes smaller packets and says nothing of it, as a switch port.
+#[test]
+#[ignore = "needs root and the program ip"]
+fn the_largest_packet_that_arrives_is_found_where_nobody_tells() {
+    use nix::sched::{CloneFlags, unshare};
+    let run = |command: &str| {
+        let status = std::process::Command::new("sh").args(["-ec", command]).status().unwrap();
+        assert!(status.success(), "{command}");
+    };
+    unshare(CloneFlags::CLONE_NEWNET).unwrap();
+    let mut other = std::process::Command::new("unshare").args(["-n", "sleep", "60"]).spawn().unwrap();
+    thread::sleep(Duration::from_millis(300));
+    let pid = other.id();
+    run(&format!(
+        "ip link set lo up; ip link add name va type veth peer name vb; ip link set vb netns {pid}
+         ip link set va up; ip addr add 192.0.2.1/24 dev va
+         nsenter -t {pid} -n ip link set vb mtu 1400 up; nsenter -t {pid} -n ip addr add 192.0.2.7/24 dev vb"
+    ));
+    let devices = tempfile::tempdir().unwrap();
+    fs::create_dir(devices.path().join("va")).unwrap();
+    fs::write(devices.path().join("va/mtu"), "1500\n").unwrap();
+    let network = SystemNetwork { devices: devices.path().into(), ..SystemNetwork::default() };
+    let until = || Instant::now() + Duration::from_secs(30);
+    let of = |last| network.path_mtu([192, 0, 2, last].into(), until());
+    let (narrow, absent) = (of(7), of(9));
+    run(&format!("nsenter -t {pid} -n ip link set vb mtu 1500"));
+    let wide = of(7);
+    let near = network.round_trips([192, 0, 2, 7].into(), &[], until());
+    let silent = network.round_trips([192, 0, 2, 9].into(), &[6443], until());
+    // A machine that drops echo requests has the port of the API only.
+    run(&format!("nsenter -t {pid} -n sh -c 'echo 1 >/proc/sys/net/ipv4/icmp_echo_ignore_all'"));
+    let refused = network.round_trips([192, 0, 2, 7].into(), &[6443], until());
+    let unmeasured = of(7);
+    other.kill().unwrap();
+    other.wait().unwrap();
+    // The kernel lets frames with the tag of a VLAN through as well, four bytes.
+    let PathMtu { device, sent, carried } = narrow.unwrap();
+    assert_eq!((device.as_str(), sent), ("va", 1500));
+    assert!((1400..=1404).contains(&carried), "{carried}");
+    assert_eq!(wide, Ok(PathMtu { device: "va".into(), sent: 1500, carried: 1500 }));
+    assert!(matches!(absent, Err(NetworkTrouble::Unable(_) | NetworkTrouble::Silent(_))), "{absent:?}");
+    let near = near.unwrap();
+    assert_eq!((near.sent, near.lost()), (20, 0));
+    assert!(matches!(silent, Err(NetworkTrouble::Silent(_))), "{silent:?}");
+    assert_eq!(refused.unwrap().sent, 5, "a refused connection is an answer");
+    assert!(matches!(unmeasured, Err(NetworkTrouble::Unable(_))), "{unmeasured:?}");
+}

@@ -43,7 +43,7 @@ fn names_are_unique_and_stable_in_form() {
         assert!(!all[index + 1..].contains(name), "{name}");
         assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'), "{name}");
     }
-    assert_eq!(all.len(), 29);
+    assert_eq!(all.len(), 31);
 }
 
 #[test]
@@ -83,6 +83,8 @@ fn a_small_virtual_machine_passes_as_a_trial_with_warnings_and_never_in_producti
             "join-witness skipped",
             "join-vip skipped",
             "join-version skipped",
+            "join-latency skipped",
+            "join-mtu skipped",
         ]
     );
     let production = small(&PlannedNode::default());

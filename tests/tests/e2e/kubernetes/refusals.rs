@@ -28,8 +28,8 @@ const TOUCHED: [&str; 4] = [
 const TOLD: Duration = Duration::from_secs(60);
 
 /// The card of a namespace has no device, by which the inventory knows network cards.
-const CARD: &str = "address=$(cat /sys/class/net/mgmt-br/address); mount -t tmpfs tmpfs /sys/class/net; \
-    cd /sys/class/net; mkdir -p mgmt-br/device; echo $address >mgmt-br/address; echo 1 >mgmt-br/carrier; echo 0 >mgmt-br/addr_assign_type";
+const CARD: &str = "cd /sys/class/net/mgmt-br; address=$(cat address) mtu=$(cat mtu); mount -t tmpfs tmpfs /sys/class/net; \
+    cd /sys/class/net; mkdir -p mgmt-br/device; echo $address >mgmt-br/address; echo $mtu >mgmt-br/mtu; echo 1 >mgmt-br/carrier; echo 0 >mgmt-br/addr_assign_type";
 
 /// A change in the document of a joining node, the check that finds it, and its message.
 struct RefusedNode {
