@@ -24,6 +24,58 @@ pub struct ModuleInfo {
     pub firmware: BTreeSet<String>,
 }
 
+/// What the file of one module says of the kernel that it is for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModuleHeader {
+    /// The processor, `e_machine` of ELF.
+    pub machine: u16,
+    /// The release of the kernel and the options that it was built with, with spaces between (`VERMAGIC_STRING` of
+    /// linux/vermagic.h); empty if the module does not say.
+    pub vermagic: String,
+    /// The version of the module itself.
+    pub version: Option<String>,
+    pub license: Option<String>,
+    /// Whether a signature is appended. Whose it is, only a kernel can tell.
+    pub signed: bool,
+}
+
+impl ModuleHeader {
+    /// The release of the kernel that the module was built for, as `uname -r` prints it.
+    #[must_use]
+    pub fn kernel(&self) -> Option<&str> {
+        self.vermagic.split_whitespace().next()
+    }
+}
+
+/// The end of a module with a signature (linux/module_signature.h).
+const SIGNATURE_END: &[u8] = b"~Module signature appended~\n";
+
+/// What the module with these bytes says of its kernel.
+///
+/// # Errors
+/// [`ErrorKind::InvalidData`] if the bytes are no module: a 64-bit ELF object with a section `.modinfo`.
+pub fn header(bytes: &[u8]) -> io::Result<ModuleHeader> {
+    let invalid = |why: String| io::Error::new(ErrorKind::InvalidData, why);
+    let elf = |error: object::read::Error| invalid(error.to_string());
+    let file = FileHeader64::<LittleEndian>::parse(bytes).map_err(elf)?;
+    let endian = file.endian().map_err(elf)?;
+    let mut header = ModuleHeader {
+        machine: file.e_machine(endian).0,
+        signed: bytes.ends_with(SIGNATURE_END),
+        ..ModuleHeader::default()
+    };
+    let records = modinfo(bytes).map_err(elf)?.ok_or_else(|| invalid("it has no section .modinfo".into()))?;
+    for (key, value) in records {
+        match key {
+            "vermagic" => value.clone_into(&mut header.vermagic),
+            "version" => header.version = Some(value.to_owned()),
+            "license" => header.license = Some(value.to_owned()),
+            _ => {}
+        }
+    }
+    Ok(header)
+}
+
 /// The modules of the kernel whose directory below `/usr/lib/modules` is `directory`, by the names that the kernel has for them. Packed
 /// modules are known by `modules.alias` alone, so without their firmware. Empty if the directory is missing.
 ///
@@ -186,18 +238,21 @@ impl ModuleInfo {
 
 /// What the module with these bytes says; one without a section `.modinfo` says nothing.
 fn read(bytes: &[u8]) -> object::read::Result<ModuleInfo> {
+    let mut info = ModuleInfo::default();
+    for (key, value) in modinfo(bytes)?.into_iter().flatten() {
+        info.take(key, value);
+    }
+    Ok(info)
+}
+
+/// The keys and values in the section `.modinfo` of the module with these bytes; none without the section.
+fn modinfo(bytes: &[u8]) -> object::read::Result<Option<impl Iterator<Item = (&str, &str)>>> {
     let header = FileHeader64::<LittleEndian>::parse(bytes)?;
     let endian = header.endian()?;
     let sections = header.sections(endian, bytes)?;
-    let mut info = ModuleInfo::default();
-    if let Some((_, section)) = sections.section_by_name(endian, b".modinfo") {
-        for record in records(section.data(endian, bytes)?) {
-            if let Some((key, value)) = record.split_once('=') {
-                info.take(key, value);
-            }
-        }
-    }
-    Ok(info)
+    let Some((_, section)) = sections.section_by_name(endian, b".modinfo") else { return Ok(None) };
+    let data = section.data(endian, bytes)?;
+    Ok(Some(records(data).filter_map(|record| record.split_once('='))))
 }
 
 /// The texts with a zero behind each that are UTF-8.
@@ -262,6 +317,20 @@ mod tests {
         assert!(paths(directory.path()).unwrap()["virtio_net"].ends_with("kernel/virtio-net.ko"));
         let tables = read_tables(directory.path()).unwrap();
         assert!(tables["ahci"].built_in && tables["bnx2x"].firmware.is_empty());
+    }
+
+    #[test]
+    fn a_module_says_for_which_kernel_and_processor_it_is_and_whether_it_is_signed() {
+        let plain =
+            module(&[("vermagic", "6.12.1-amd64 SMP preempt mod_unload modversions "), ("version", "2.0")]);
+        let found = header(&plain).unwrap();
+        assert_eq!((found.kernel(), found.version.as_deref()), (Some("6.12.1-amd64"), Some("2.0")));
+        assert_eq!((found.machine, found.license, found.signed), (62, None, false));
+        assert!(header(&[&plain[..], SIGNATURE_END].concat()).unwrap().signed);
+        assert_eq!(header(&module(&[("license", "GPL")])).unwrap().kernel(), None);
+        for other in [&b"no module"[..], b"", &plain[..70]] {
+            assert_eq!(header(other).unwrap_err().kind(), ErrorKind::InvalidData);
+        }
     }
 
     #[test]
