@@ -34,6 +34,7 @@ pub(super) fn make(request: &StepRequest, base: &Path, overlays: &[PathBuf]) -> 
         tree.chroot(program)
     })?;
     modules::unpack(&tree)?;
+    modules::index_overlaid(&tree, &release, overlays)?;
     make_initrd(request, &tree, &release)
 }
 
@@ -76,7 +77,15 @@ pub(super) fn kernel_release(tree: &Tree) -> Result<String> {
             found.push(name);
         }
     }
-    match found.as_slice() {
+    only_kernel(&found)
+}
+
+/// The one kernel of a base.
+///
+/// # Errors
+/// [`Class::Invalid`] if there is none, or more than one.
+pub(crate) fn only_kernel(found: &[String]) -> Result<String> {
+    match found {
         [only] => Ok(only.clone()),
         _ => Err(Failure::new(Class::Invalid, "the base has no kernel, or more than one")
             .because(anyhow::anyhow!(

@@ -14,6 +14,7 @@ use anyhow::{Context, Result};
 use base::command::{Invocation, Runner, SystemRunner};
 use base::files::fill_atomically;
 use base::parallel::for_each;
+use formats::kernel_modules;
 use walkdir::WalkDir;
 
 use super::limit::long;
@@ -28,22 +29,46 @@ pub(super) fn unpack(tree: &Tree) -> Result<()> {
     let directory = within(tree.root(), Path::new("usr/lib/modules"))?;
     for entry in fs::read_dir(directory).into_iter().flatten() {
         let kernel = entry.context("looking for kernels")?;
-        let packed = packed(&kernel.path())?;
-        if packed.is_empty() {
-            continue;
+        if unpack_below(&kernel.path())? {
+            index(tree, &kernel.file_name())?;
         }
-        let (xz, zstd): (Vec<_>, Vec<_>) = packed.into_iter().partition(|path| has_end(path, "xz"));
-        let runs: Vec<_> = xz.chunks(FILES_PER_RUN).collect();
-        let threads = available_parallelism().map_or(1, usize::from);
-        for_each(&runs, threads, |run| {
-            let unpack = long(Invocation::new("xz")).args(["--decompress", "--force", "--"]).args(*run);
-            SystemRunner.run(&unpack).context("unpacking kernel modules with xz").map(drop)
-        })?;
-        for_each(&zstd, threads, |path| unpack_zstd(path))?;
-        let depmod = tree.chroot("depmod").arg("--all").arg(kernel.file_name());
-        SystemRunner.run(&depmod).context("naming kernel modules with the base's depmod")?;
     }
     Ok(())
+}
+
+/// Unpacks the modules below a directory; false if none was packed.
+pub(super) fn unpack_below(directory: &Path) -> Result<bool> {
+    let packed = packed(directory)?;
+    if packed.is_empty() {
+        return Ok(false);
+    }
+    let (xz, zstd): (Vec<_>, Vec<_>) = packed.into_iter().partition(|path| has_end(path, "xz"));
+    let runs: Vec<_> = xz.chunks(FILES_PER_RUN).collect();
+    let threads = available_parallelism().map_or(1, usize::from);
+    for_each(&runs, threads, |run| {
+        let unpack = long(Invocation::new("xz")).args(["--decompress", "--force", "--"]).args(*run);
+        SystemRunner.run(&unpack).context("unpacking kernel modules with xz").map(drop)
+    })?;
+    for_each(&zstd, threads, |path| unpack_zstd(path))?;
+    Ok(true)
+}
+
+/// Lets the tree's own depmod list the modules of a kernel anew, where one of the directories that were laid over the tree has some.
+pub(super) fn index_overlaid(tree: &Tree, kernel: &str, overlays: &[PathBuf]) -> Result<()> {
+    for overlay in overlays {
+        let directories = ["usr/lib/modules", "lib/modules"].map(|place| overlay.join(place).join(kernel));
+        for directory in directories {
+            if !kernel_modules::paths(&directory).context("looking for kernel modules")?.is_empty() {
+                return index(tree, OsStr::new(kernel));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn index(tree: &Tree, kernel: &OsStr) -> Result<()> {
+    let depmod = tree.chroot("depmod").arg("--all").arg(kernel);
+    SystemRunner.run(&depmod).context("naming kernel modules with the base's depmod").map(drop)
 }
 
 /// The packed modules below a directory, in the order of their names.

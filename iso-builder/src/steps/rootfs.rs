@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 use std::{fs, io};
 
@@ -79,6 +79,8 @@ pub(super) fn make(request: &StepRequest, rootfs: &RootfsSource) -> Result<()> {
     for overlay in &rootfs.overlays {
         tree.overlay(overlay)?;
     }
+    modules::index_overlaid(&tree, &kernel, &rootfs.overlays)?;
+    trust_authorities(&tree, &rootfs.overlays)?;
     place_file(&rootfs.installer, &tree.path("usr/bin/installer"), 0o755)?;
     write_identity(&tree, rootfs, request.epoch)?;
     make_mount_points(&tree)?;
@@ -89,6 +91,28 @@ pub(super) fn make(request: &StepRequest, rootfs: &RootfsSource) -> Result<()> {
     squash(&tree, &image, rootfs.level, request.epoch)?;
     let hashes = serde_json::to_vec(&hashes(&image)?)?;
     fs::write(request.out.join(IMAGE_HASHES_OUTPUT), hashes).context("writing the root hashes")
+}
+
+/// Where an administrator's own certificate authorities are, as update-ca-certificates(8) has it.
+const AUTHORITIES: &str = "usr/local/share/ca-certificates";
+
+/// Adds the certificate authorities of overlays to the list that the programs of the OS read: there is no package whose installation
+/// would do it.
+fn trust_authorities(tree: &Tree, overlays: &[PathBuf]) -> Result<()> {
+    if !overlays.iter().any(|overlay| overlay.join(AUTHORITIES).is_dir()) {
+        return Ok(());
+    }
+    if !tree.path("usr/sbin/update-ca-certificates").is_file() {
+        return Err(Failure::new(
+            Class::Invalid,
+            format!("the certificates in {AUTHORITIES} would not be trusted"),
+        )
+        .because(anyhow::anyhow!("the base has no update-ca-certificates"))
+        .hint("Include the package ca-certificates.")
+        .into());
+    }
+    tree.run_with_devices(&tree.chroot("update-ca-certificates"))
+        .context("adding the certificate authorities of overlays to those of the OS image")
 }
 
 /// Fails unless the finished tree has the installer and the units by which a medium and a node start. An overlay can replace
@@ -309,6 +333,18 @@ mod tests {
         let kept = fs::read_to_string(tree.path("usr/lib/modules/6.12.1-amd64/config")).unwrap();
         assert_eq!(kept, "6.12.1-amd64");
         assert!(!tree.path("usr/lib/modules/of-no-kernel").exists());
+    }
+
+    #[test]
+    fn authorities_of_an_overlay_need_the_program_that_lists_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let tree = Tree::empty(directory.path()).unwrap();
+        let overlay = directory.path().join("overlay");
+        fs::create_dir_all(overlay.join("etc")).unwrap();
+        trust_authorities(&tree, std::slice::from_ref(&overlay)).unwrap();
+        fs::create_dir_all(overlay.join(AUTHORITIES)).unwrap();
+        let told = base::failure::render(&trust_authorities(&tree, &[overlay]).unwrap_err());
+        assert!(told.contains("Include the package ca-certificates"), "{told}");
     }
 
     #[test]

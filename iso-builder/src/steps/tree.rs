@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use base::command::{Invocation, Runner, SystemRunner};
 use base::files;
-use nix::mount::{MsFlags, mount};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use walkdir::WalkDir;
 
 use super::limit::long;
@@ -95,9 +95,15 @@ impl Tree {
     /// Lays a directory over the tree. Owners become root; modes become 0755 or 0644 by the user's execute bit, so that
     /// neither the umask nor the owner of the checkout matters.
     pub(super) fn overlay(&self, directory: &Path) -> Result<()> {
+        self.overlay_at(directory, Path::new(""))
+    }
+
+    /// As [`overlay`](Self::overlay), at a directory of the tree, which is made if it is missing.
+    pub(super) fn overlay_at(&self, directory: &Path, place: &Path) -> Result<()> {
+        self.place_directory(&self.0.join(place))?;
         for entry in WalkDir::new(directory).min_depth(1).sort_by_file_name() {
             let entry = entry.with_context(|| format!("reading {}", directory.display()))?;
-            let target = link_within(&self.0, entry.path().strip_prefix(directory)?)?;
+            let target = link_within(&self.0, &place.join(entry.path().strip_prefix(directory)?))?;
             let placed = if entry.file_type().is_dir() {
                 self.place_directory(&target)
             } else if entry.file_type().is_symlink() {
@@ -128,6 +134,18 @@ impl Tree {
                 .with_context(|| format!("binding /{name} to {}", target.display()))?;
         }
         Ok(())
+    }
+
+    /// Runs a program inside the tree that needs device nodes, such as `/dev/null` of a shell script. The tree stays without any.
+    pub(super) fn run_with_devices(&self, invocation: &Invocation) -> Result<()> {
+        let target = self.0.join("dev");
+        files::make_directory(&target, 0o755)?;
+        let what = || format!("binding /dev to {}", target.display());
+        let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
+        mount(Some("/dev"), &target, None::<&str>, flags, None::<&str>).with_context(what)?;
+        let ran = SystemRunner.run(invocation);
+        umount2(&target, MntFlags::MNT_DETACH).with_context(what)?;
+        ran.map(drop)
     }
 
     /// The command to put before another one so that it runs inside the tree.
