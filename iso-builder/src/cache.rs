@@ -156,6 +156,12 @@ impl Cache {
         self.root.join(SCRATCH)
     }
 
+    /// The directory for the output of programs that failed.
+    #[must_use]
+    pub fn logs(&self) -> PathBuf {
+        self.root.join("logs")
+    }
+
     /// The directory of records about outputs that lie outside the cache.
     #[must_use]
     pub fn records(&self) -> PathBuf {

@@ -45,21 +45,23 @@ pub(crate) fn read(file: &File) -> io::Result<Option<ElfProgram>> {
     Ok(program(&bytes).ok().flatten())
 }
 
+/// The architecture with this number in ELF (`e_machine`); none if media are not made for it.
+pub(crate) fn architecture(machine: u16) -> Option<Architecture> {
+    match machine {
+        machine if machine == EM_X86_64.0 => Some(Architecture::Amd64),
+        machine if machine == EM_AARCH64.0 => Some(Architecture::Arm64),
+        _ => None,
+    }
+}
+
 fn program(bytes: &[u8]) -> object::read::Result<Option<ElfProgram>> {
     let header = FileHeader64::<LittleEndian>::parse(bytes)?;
     let endian = header.endian()?;
     if !matches!(header.e_type(endian), ET_EXEC | ET_DYN) {
         return Ok(None);
     }
-    let mut program = ElfProgram {
-        architecture: match header.e_machine(endian) {
-            EM_X86_64 => Some(Architecture::Amd64),
-            EM_AARCH64 => Some(Architecture::Arm64),
-            _ => None,
-        },
-        is_static: true,
-        package: None,
-    };
+    let mut program =
+        ElfProgram { architecture: architecture(header.e_machine(endian).0), is_static: true, package: None };
     for segment in header.program_headers(endian, bytes)? {
         program.is_static &= segment.p_type(endian) != PT_INTERP;
         if let Some(entries) = segment.dynamic(endian, bytes)? {

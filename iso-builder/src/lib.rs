@@ -4,7 +4,7 @@
 //! is in [`steps`] and runs in the [`sandbox`]. [`obtain`] has what a definition names, and [`lock`] keeps it by digest.
 //! The parts that media are made of have rooms of their own: [`images`] the image store (with [`bolt`] for containerd's
 //! database), [`boot`] the loaders, [`kubernetes`] the distribution, [`workloads`] what the cluster
-//! applies; [`product`] what makes a medium ours on any base; [`signing`] the keys of releases; [`provenance`] what a
+//! applies, [`extensions`] kernel modules from outside of the base; [`product`] what makes a medium ours on any base; [`signing`] the keys of releases; [`provenance`] what a
 //! release was built from, and [`reproduce`] the trial of that; [`archive`] reads untrusted tar archives. [`media`] assembles media, inspects, verifies and customizes finished ones, and takes them to registries and back.
 
 pub mod archive;
@@ -15,6 +15,7 @@ pub mod cli;
 pub mod definition;
 pub(crate) mod elf;
 pub(crate) mod emulation;
+pub mod extensions;
 pub mod files;
 pub mod firmware;
 pub mod images;

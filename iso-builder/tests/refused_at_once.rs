@@ -26,6 +26,7 @@ impl Bench {
         );
         fs::write(directory.path().join("image.yaml"), text).unwrap();
         fs::write(directory.path().join("README.md"), "# Not a program\n").unwrap();
+        fs::create_dir(directory.path().join("empty")).unwrap();
         Self { directory, mirror }
     }
 
@@ -58,6 +59,7 @@ fn mistakes_in_options_end_a_build_before_the_network_and_before_any_file() {
         (&["--summary-file", "gone/summary.md"][..], "gone/summary.md"),
         (&["--installer", "README.md"], "README.md"),
         (&["--installer", "gone"], "gone"),
+        (&["--module-key", "README.md"], "the definition names no certificate"),
     ] {
         let (code, told) = bench.build(options);
         assert!([2, 3].contains(&code) && told.contains(words), "{options:?}: {code} {told}");
@@ -67,6 +69,13 @@ fn mistakes_in_options_end_a_build_before_the_network_and_before_any_file() {
     for (text, words) in [
         ("extends: minimal\nbase: {debian: {include: {remove: [systemdd]}}}\n", "systemdd"),
         ("extends: minimal\ninstall_config: node.yaml\n", "node.yaml"),
+        (
+            "extends: minimal\nextensions: [{dkms: v4l2loopback-utils}]\n",
+            "is not a package of sources for DKMS",
+        ),
+        ("extends: minimal\nextensions: [{source: empty}]\n", "it has neither a Kbuild nor a Makefile"),
+        ("extends: minimal\nextensions: [{modules: empty}]\n", "empty has no kernel module"),
+        ("extends: minimal\npackages: {files: [README.md]}\n", "is not the file of a Debian package"),
     ] {
         fs::write(bench.path().join("image.yaml"), text).unwrap();
         let (code, told) = bench.build(&[]);

@@ -82,12 +82,33 @@ impl Medium {
         name: &str,
         stage: impl FnOnce(&Path) -> Result<PathBuf>,
     ) -> Result<Self> {
+        Self::build_apart(installer, name, None, stage)
+    }
+
+    /// As [`built_apart`](Self::built_apart), with the modules of extensions signed by the key of this name beside the definition.
+    pub fn built_with_module_key(
+        key: &str,
+        name: &str,
+        stage: impl FnOnce(&Path) -> Result<PathBuf>,
+    ) -> Result<Self> {
+        Self::build_apart(&paths::installer()?, name, Some(key), stage)
+    }
+
+    fn build_apart(
+        installer: &Path,
+        name: &str,
+        module_key: Option<&str>,
+        stage: impl FnOnce(&Path) -> Result<PathBuf>,
+    ) -> Result<Self> {
         let place = paths::e2e().join("media-apart").join(name);
         fs::create_dir_all(&place)?;
         let _lock = lock(&place.join("lock"))?;
         let definition = stage(&place.join("source"))?;
         let out = place.join("out");
         let mut build = build_command_with(installer, &definition, &out, &place.join("cache"))?;
+        if let Some(key) = module_key {
+            build.arg("--module-key").arg(definition.with_file_name(key));
+        }
         let ended = programs::run(&mut build, BUILD_LIMIT)?;
         files::write_atomically(&place.join("build.log"), ended.said().as_bytes(), 0o644)?;
         ended.success("iso-builder build")?;

@@ -40,6 +40,8 @@ pub(super) struct BuildCommand {
     #[arg(long, value_name = "FILE", env = "NQRUST_INSTALLER")]
     installer: Vec<PathBuf>,
     #[command(flatten)]
+    modules: ModuleKeyArguments,
+    #[command(flatten)]
     signing: SigningArguments,
     /// Append a summary of the build to this file, in Markdown, as CI systems show it.
     #[arg(long, value_name = "FILE")]
@@ -62,6 +64,15 @@ pub(super) struct InputArguments {
     pull: PullArguments,
 }
 
+/// The key of the modules of extensions.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(super) struct ModuleKeyArguments {
+    /// Sign the modules of the definition's extensions with this private key (PEM, without a passphrase); its certificate is
+    /// `kernel.module_certificate`.
+    #[arg(long, value_name = "FILE")]
+    pub(super) module_key: Option<PathBuf>,
+}
+
 /// How the lock file and the network are treated.
 #[derive(Debug, clap::Args)]
 struct PolicyArguments {
@@ -77,7 +88,7 @@ impl From<InputArguments> for InputOptions {
     fn from(arguments: InputArguments) -> Self {
         let InputArguments { definition, architecture, policy, cache, pull } = arguments;
         let policy = LockPolicy { locked: policy.locked, offline: policy.offline };
-        Self { definition, architecture, policy, pull: pull.into(), cache: cache.into() }
+        Self { definition, architecture, policy, module_key: None, pull: pull.into(), cache: cache.into() }
     }
 }
 
@@ -128,7 +139,7 @@ impl BuildCommand {
             pipeline::check_summary(file)?;
         }
         let options = BuildOptions {
-            inputs: self.inputs.into(),
+            inputs: InputOptions { module_key: self.modules.module_key, ..self.inputs.into() },
             output: self.output,
             installer: InstallerChoice::of(self.installer),
             signers: BuildSigners::Keys(self.signing.options()?),

@@ -33,6 +33,7 @@ impl LockCommand {
             definition: self.definition,
             architecture: self.architecture,
             policy: LockPolicy::default(),
+            module_key: None,
             pull: self.pull.into(),
             cache: self.cache.into(),
         };

@@ -7,7 +7,7 @@ use base::failure::{Class, Failure};
 use base::program::Context;
 use formats::dsse::Envelope;
 
-use super::build::{CacheArguments, PullArguments};
+use super::build::{CacheArguments, ModuleKeyArguments, PullArguments};
 use super::keys::moment;
 use crate::media::sign::SignableMedia;
 use crate::pipeline::InstallerChoice;
@@ -40,6 +40,8 @@ pub(super) struct ReproduceCommand {
     #[arg(long, value_name = "FILE", env = "NQRUST_INSTALLER")]
     installer: Vec<PathBuf>,
     #[command(flatten)]
+    modules: ModuleKeyArguments,
+    #[command(flatten)]
     cache: CacheArguments,
     #[command(flatten)]
     pull: PullArguments,
@@ -71,6 +73,7 @@ impl ReproduceCommand {
             definition: self.definition,
             installer: InstallerChoice::of(self.installer),
             offline: self.offline,
+            module_key: self.modules.module_key,
             pull: self.pull.into(),
             cache: self.cache.into(),
             output: self.output,

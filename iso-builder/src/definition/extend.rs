@@ -17,7 +17,7 @@ use super::spellings::property;
 const ADD: &str = "add";
 const REMOVE: &str = "remove";
 /// Keys whose value alone says which element of a list is meant.
-const NAMES: [&str; 6] = ["name", "image", "list", "layout", "archive", "path"];
+const NAMES: [&str; 9] = ["name", "image", "list", "layout", "archive", "path", "dkms", "source", "modules"];
 /// The list whose elements may have a version, a release or architectures behind the name.
 const PACKAGES: &str = "base.debian.include";
 

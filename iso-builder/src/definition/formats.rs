@@ -9,6 +9,7 @@ use model::release::is_boot_menu_word;
 
 use super::firmware::NONE;
 use super::restriction;
+use crate::extensions::spec as extensions;
 use crate::firmware::FirmwareSet;
 use crate::images::spec as images;
 use crate::kubernetes::texts::{self as kubernetes, ArchiveName, Artifacts};
@@ -17,11 +18,12 @@ use crate::signing::spec as signing;
 use crate::workloads::spec as workloads;
 
 /// The formats of texts, by the path of their key with `[]` for the elements of a list.
-pub(super) static FORMATS: [(&str, Format); 39] = [
+pub(super) static FORMATS: [(&str, Format); 45] = [
     ("id", format("product-id", "invalid-id", id)),
     ("name", format("product-name", "invalid-name", name)),
     ("version", format("product-version", "invalid-version", version)),
     ("packages.mirrors[]", format("mirror", "invalid-mirror", mirror)),
+    ("packages.files[]", format("file", "invalid-path", deb)),
     ("base.debian.include[]", format("package", "invalid-package", package)),
     ("base.debian.firmware[]", format("firmware", "invalid-firmware", firmware)),
     ("base.oci.path", EITHER),
@@ -30,6 +32,11 @@ pub(super) static FORMATS: [(&str, Format); 39] = [
     ("overlays.rootfs[]", DIRECTORY),
     ("overlays.initrd[]", DIRECTORY),
     ("kernel.arguments[]", format("boot-word", "invalid-kernel-argument", boot_word)),
+    ("kernel.module_certificate", FILE),
+    ("extensions[].dkms", format("dkms-package", "invalid-package", dkms)),
+    ("extensions[].source", format("directory", "invalid-path", extensions::path)),
+    ("extensions[].modules", format("file-or-directory", "invalid-path", extensions::path)),
+    ("extensions[].load[]", format("module", "invalid-module", extensions::module_name)),
     ("registries.configs.*.tls.ca_file", OPTIONAL_FILE),
     ("images.preload[].name", format("built-image", "invalid-image", images::built_name)),
     ("images.preload[].image", IMAGE),
@@ -191,6 +198,21 @@ fn package(text: &str) -> FormatResult {
         && name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
         && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-.=/~:".contains(c));
     ensure(right, "is not the name of a Debian package")
+}
+
+/// The file of a Debian package.
+fn deb(text: &str) -> FormatResult {
+    ensure(text.ends_with(".deb"), "is not the file of a Debian package, whose name ends with .deb")
+}
+
+/// A package of sources for DKMS, for every architecture.
+fn dkms(text: &str) -> FormatResult {
+    package(text)?;
+    ensure(
+        restriction::name(text) == text,
+        "is for one architecture only, and extensions are for all of them",
+    )?;
+    extensions::dkms_package(text)
 }
 
 /// A set of packages of firmware, or one of them.

@@ -29,9 +29,10 @@ use model::config::registries::Registries;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::extensions::{ExtensionSpec, tools};
 use crate::images::{Images, Runtime};
 use crate::kubernetes::Kubernetes;
-use crate::packages::plain_name;
+use crate::packages::{PackageList, plain_name};
 use crate::signing::spec::TrustSpec;
 use crate::workloads::spec::{ChartSpec, ManifestSpec};
 
@@ -76,6 +77,9 @@ pub struct Definition {
     /// The kernel of live and installed boots.
     #[serde(default)]
     pub kernel: Kernel,
+    /// Kernel modules that the kernel of the base lacks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extensions: Vec<ExtensionSpec>,
     /// How registries of container images are asked during the build, in the form of `registries.yaml` of RKE2 and K3s.
     /// Paths are relative to the definition.
     #[serde(default, skip_serializing_if = "Registries::is_empty")]
@@ -160,6 +164,22 @@ impl Definition {
         }
     }
 
+    /// The files of packages, and the files and directories of extensions with the certificate that their modules are signed for.
+    pub fn local_paths(&self) -> impl Iterator<Item = &PathBuf> {
+        let extensions = self.extensions.iter().filter_map(ExtensionSpec::path);
+        self.packages.files.iter().chain(extensions).chain(&self.kernel.module_certificate)
+    }
+
+    /// The packages of the tree in which modules of extensions are built and signed; none where nothing is.
+    #[must_use]
+    pub fn module_tools(&self) -> Option<PackageList> {
+        let base = match &self.base {
+            Base::Debian(base) => &base.include[..],
+            _ => &[],
+        };
+        tools::packages(&self.extensions, base, self.kernel.module_certificate.is_some())
+    }
+
     /// Whose containerd runs on the nodes: that of the Kubernetes distribution which the OS image brings, or else what
     /// `images.runtime` says.
     #[must_use]
@@ -180,11 +200,15 @@ pub struct PackageSource {
     /// Lines as in sources.list(5), with http:// or https:// URLs. Empty means the mirrors that the host itself uses for this release, or
     /// else the default of `mmdebstrap`.
     pub mirrors: Vec<String>,
+    /// Files of Debian packages (`.deb`). They are to be had as from one more mirror, and count before those of others: a list names
+    /// the package, such as `base.debian.include`, and what it depends on follows.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<PathBuf>,
 }
 
 impl Default for PackageSource {
     fn default() -> Self {
-        Self { suite: "trixie".into(), mirrors: Vec::new() }
+        Self { suite: "trixie".into(), mirrors: Vec::new(), files: Vec::new() }
     }
 }
 
@@ -251,4 +275,8 @@ pub struct Overlays {
 pub struct Kernel {
     /// Arguments added to every boot, live and installed.
     pub arguments: Vec<String>,
+    /// The certificate (X.509, PEM or DER) of the key that signs the modules of `extensions`, for machines with Secure Boot. The OS
+    /// image has it, so that a machine can enroll it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub module_certificate: Option<PathBuf>,
 }

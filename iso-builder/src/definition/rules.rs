@@ -9,11 +9,13 @@ use document::shape::{Shape, join};
 use document::tree::{NodeKind, TreeNode};
 use model::config::Distribution;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::architectures;
 use super::formats::PathTarget;
 use super::shape::shape;
+use crate::extensions::ExtensionSpec;
+use crate::extensions::spec::check_sources;
 use crate::images::Runtime;
 use crate::images::spec::{misfits, without_layers};
 use crate::kubernetes::Kubernetes;
@@ -27,6 +29,7 @@ pub(super) type Search<'s> = &'s dyn Fn(&Path, PathTarget) -> Result<(), PathBuf
 pub(super) fn check(root: &TreeNode, value: &Value, search: Search<'_>) -> Vec<Finding> {
     let mut found = paths_lead_somewhere(root, search);
     found.extend(entries_have_one_source(root));
+    found.extend(extensions_have_one_source(root));
     found.extend(architectures::findings(root));
     found.extend(typed::<Kubernetes>(value, "/kubernetes").iter().flat_map(Kubernetes::findings));
     found.extend(typed::<TrustSpec>(value, "/trust").iter().flat_map(TrustSpec::findings));
@@ -97,6 +100,29 @@ fn entries_have_one_source(root: &TreeNode) -> Vec<Finding> {
                 found.push(Finding::new(path, "missing-value", "a layer needs at least one package"));
             }
         }
+    }
+    found
+}
+
+fn extensions_have_one_source(root: &TreeNode) -> Vec<Finding> {
+    let (mut found, mut names) = (Vec::new(), Vec::new());
+    for (index, entry) in items(root.get("extensions")).iter().enumerate() {
+        let NodeKind::Map(_) = entry.kind else { continue };
+        let at = format!("extensions[{index}]");
+        if let Err(error) = check_sources(|key| entry.get(key).is_some()) {
+            found.push(Finding::new(at, "invalid-entry", error.to_string()));
+            continue;
+        }
+        let value = ["dkms", "source", "modules"].into_iter().find_map(|key| {
+            let NodeKind::Scalar { text, .. } = &entry.get(key)?.kind else { return None };
+            serde_json::from_value::<ExtensionSpec>(json!({ key: text })).ok()
+        });
+        let Some(name) = value.map(|extension| extension.name()) else { continue };
+        if names.contains(&name) {
+            let message = format!("the extension {name} is named twice");
+            found.push(Finding::new(at, "duplicate-entry", message));
+        }
+        names.push(name);
     }
     found
 }

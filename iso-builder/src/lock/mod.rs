@@ -49,7 +49,8 @@ pub struct Lock {
     pub images: Vec<PinnedImage>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<LockedRelease>,
-    /// Archives and layouts of images, and the definitions that the definition extends, sorted by path.
+    /// Archives and layouts of images, files of packages, sources and modules of extensions with the certificate of their key, and the
+    /// definitions that the definition extends, sorted by path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<LockedFile>,
 }
@@ -110,6 +111,7 @@ impl LockRequest {
             let include = layer.packages.iter().map(|package| package.as_str().to_owned()).collect();
             wanted.push(PackageList { essential: false, include });
         }
+        wanted.extend(definition.module_tools());
         wanted.sort();
         wanted.dedup();
         let mut firmware = definition.firmware_packages();

@@ -100,11 +100,15 @@ impl Locker<'_> {
             let LockRequest { architecture, source, wanted, firmware, .. } = &lock.request;
             (architecture, source, wanted, firmware, &lock.base)
                 == (&request.architecture, &request.source, &request.wanted, &request.firmware, &base)
+                && request.source.files.iter().all(|path| {
+                    let is_same = |file: &LockedFile| file.path == *path && files.contains(file);
+                    lock.files.iter().any(is_same)
+                })
         });
         let (epoch, packages) = match same_packages {
             Some(lock) => (lock.epoch, lock.packages.clone()),
             None if request.wanted.is_empty() => (now()?, Vec::new()),
-            None => (now()?, packages::resolve(&request, self.cache, self.progress)?),
+            None => (now()?, packages::resolve(&request, self.loaded, self.cache, self.progress)?),
         };
         let images = self.pin(&request.images, known.map(|lock| lock.images).unwrap_or_default())?;
         Ok(Lock { format: LOCK_FORMAT, epoch, request, packages, base, images, kubernetes, files })
@@ -143,6 +147,10 @@ impl Locker<'_> {
                 let sha256 = digest_of_path(&self.loaded.resolve(&local.path))?;
                 files.push(LockedFile { path: local.path.clone(), sha256 });
             }
+        }
+        for path in self.loaded.definition.local_paths() {
+            let sha256 = digest_of_path(&self.loaded.resolve(path))?;
+            files.push(LockedFile { path: path.clone(), sha256 });
         }
         files.sort();
         files.dedup();

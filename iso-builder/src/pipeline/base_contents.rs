@@ -64,7 +64,7 @@ pub(super) fn paths_below(root: &Path) -> Result<BTreeSet<PathBuf>> {
 }
 
 /// The paths in a plain tar archive.
-fn archived(archive: &Path) -> Result<BTreeSet<PathBuf>> {
+pub(super) fn archived(archive: &Path) -> Result<BTreeSet<PathBuf>> {
     let reading = || format!("reading {}", archive.display());
     let mut tar = tar::Archive::new(File::open(archive).with_context(reading)?);
     let mut paths = BTreeSet::new();

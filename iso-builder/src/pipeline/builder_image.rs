@@ -105,13 +105,15 @@ fn beside(layout: &Path) -> PathBuf {
 
 /// Refuses keys of media in a definition of a builder: they would have no effect on the image.
 fn check_definition(loaded: &LoadedDefinition) -> Result<()> {
-    let Definition { base, overlays, kernel, images, kubernetes, manifests, charts, .. } = &loaded.definition;
+    let Definition { base, overlays, kernel, extensions, images, kubernetes, manifests, charts, .. } =
+        &loaded.definition;
     let stray = [
         ("base", !matches!(base, Base::Debian(_))),
         // `lock` does not know what the definition is for, so it cannot be left out silently.
         ("firmware", matches!(base, Base::Debian(base) if base.firmware != FirmwareChoice::none())),
         ("overlays", overlays != &Default::default()),
         ("kernel", kernel != &Default::default()),
+        ("extensions", !extensions.is_empty()),
         ("images", !images.preload.is_empty()),
         ("kubernetes", kubernetes.is_some()),
         ("manifests", !manifests.is_empty()),

@@ -15,8 +15,9 @@ use trust::Revocations;
 
 use super::inputs::{built, shipped};
 use super::program::InstallerChoice;
-use super::{base_contents, base_listing, configuration, host_programs, program, signing};
+use super::{base_contents, base_listing, configuration, extension_inputs, host_programs, program, signing};
 use crate::definition::{Base, Definition, FirmwareChoice, LoadedDefinition};
+use crate::extensions::ExtensionSpec;
 use crate::firmware::{self, FirmwareSet, FirmwareSize};
 use crate::images::PreloadSource;
 use crate::images::import::{self, ImageImport};
@@ -98,6 +99,7 @@ fn check_one(loaded: &LoadedDefinition, options: &CheckOptions) -> Result<CheckR
     report.add("configurations", configurations(loaded, scratch.path()));
     report.add("base", base(loaded));
     report.add("firmware", Ok(firmware(loaded)));
+    report.add("extensions", extensions(loaded));
     report.add("kubernetes", kubernetes(loaded));
     report.add("image lists", image_lists(loaded));
     let local = report.collect("archives and layouts", local(loaded));
@@ -307,6 +309,20 @@ fn firmware(loaded: &LoadedDefinition) -> Option<Finding> {
     Some(ok(format!("{chosen} ({})", others.join("; "))))
 }
 
+/// Checks the files of extensions. Whether mirrors have the packages, and whether sources compile, only a build can tell.
+fn extensions(loaded: &LoadedDefinition) -> Result<Option<Finding>> {
+    let extensions = &loaded.definition.extensions;
+    let unsigned = extension_inputs::check(loaded)?;
+    if extensions.is_empty() {
+        return Ok(None);
+    }
+    let names: Vec<_> = extensions.iter().map(ExtensionSpec::name).collect();
+    Ok(Some(match extension_inputs::warning(&unsigned) {
+        Some(warning) => (CheckState::Warning, warning),
+        None => ok(names.join(", ")),
+    }))
+}
+
 /// Checks that a directory has the files of the release, and that its programs are of that release. Digests are computed by a build.
 fn kubernetes(loaded: &LoadedDefinition) -> Result<Option<Finding>> {
     let Some(spec) = &loaded.definition.kubernetes else { return Ok(None) };
@@ -449,6 +465,11 @@ fn lock(
             && !lock.files.iter().any(|file| file.path == local.path)
         {
             return misfit(format!("does not lock {}", local.path.display()));
+        }
+    }
+    for path in loaded.definition.local_paths() {
+        if !lock.files.iter().any(|file| file.path == *path) {
+            return misfit(format!("does not lock {}", path.display()));
         }
     }
     for text in LockedFile::extended_by(loaded) {

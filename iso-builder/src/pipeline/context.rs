@@ -1,6 +1,6 @@
 //! The state of one build: its inputs, its lock, and how its steps run in the sandbox.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use base::progress::Progress;
@@ -22,6 +22,8 @@ pub(super) struct Build<'a> {
     pub(super) inputs: BuildInputs,
     pub(super) lock: Lock,
     pub(super) policy: LockPolicy,
+    /// The key that signs the modules of extensions.
+    pub(super) module_key: Option<PathBuf>,
     /// The product's own files, laid out for the steps.
     pub(super) product: ProductOverlays,
     pub(super) progress: &'a Progress,
@@ -38,7 +40,8 @@ impl<'a> Build<'a> {
         let inputs = BuildInputs::gather(loaded, options, LockUse::Known, progress)?;
         let lock = inputs.lock(options.policy, approve, progress)?;
         let product = ProductOverlays::lay_out(&inputs.cache.scratch())?;
-        Ok(Self { inputs, lock, policy: options.policy, product, progress })
+        let module_key = options.module_key.clone();
+        Ok(Self { inputs, lock, policy: options.policy, module_key, product, progress })
     }
 
     /// Fails if the disks have no room for a system that is not made yet and for so many media of it.
@@ -80,6 +83,6 @@ impl<'a> Build<'a> {
 
     /// The local repository of the locked packages.
     pub(super) fn repository(&self) -> Result<PackageRepository> {
-        packages::fetch(&self.lock, &self.inputs.cache, self.policy, self.progress)
+        packages::fetch(&self.lock, &self.inputs.loaded, &self.inputs.cache, self.policy, self.progress)
     }
 }

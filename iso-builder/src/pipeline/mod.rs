@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! packages ─ base ┬ kernel (kernel, loaders) ─ initrd (installer) ┐
+//! module tools ─ extensions ┤                                       │
 //! distribution ───┼ rootfs (overlays, installer) ──────────────┼ media
 //! packages ─ built images ┐                                    │
 //! archives and layouts ───┼ image store ─ metadata (containerd)┘
@@ -17,6 +18,8 @@ mod check;
 mod configuration;
 mod context;
 mod disk;
+mod extension_inputs;
+mod extensions;
 mod hardware;
 mod host_programs;
 mod image_outputs;
@@ -123,6 +126,8 @@ impl PlannedBuild {
         // A host that cannot build gets no directory, and nobody is asked for a passphrase.
         host_programs::check(architecture)?;
         signing::revocations(&loaded)?;
+        extension_inputs::check(&loaded)?;
+        extension_inputs::check_key(definition, options.inputs.module_key.as_ref())?;
         let output = output::directory_of(&options.output, definition.own_architecture())?;
         Ok(Self { loaded, installer, wanted, output })
     }
@@ -150,9 +155,11 @@ impl PlannedBuild {
         let distribution = build.distribution()?;
         let base = build.base()?;
         build.check_base(&base)?;
-        let kernel = build.kernel(&base)?;
+        let extensions = build.extensions(&base)?;
+        let kernel = build.kernel(&base, &extensions)?;
         let initrd = build.initrd(&kernel, &installer.path, &signing.store)?;
-        let rootfs = build.rootfs(&base, distribution.as_ref(), &installer.path, &signing.store)?;
+        let rootfs =
+            build.rootfs(&base, distribution.as_ref(), &extensions, &installer.path, &signing.store)?;
         let hardware = build.hardware(&initrd, &rootfs)?;
         let images = build.images(&base)?;
         let architecture = loaded.definition.architecture;
@@ -163,12 +170,12 @@ impl PlannedBuild {
             images.as_ref(),
             configuration,
         )?;
-        let sbom = build.sbom(&base, images.as_ref())?;
+        let sbom = build.sbom(&base, images.as_ref(), &extensions)?;
         let sign = |manifest: &[u8]| signing.sign(manifest, build.lock.epoch);
         let tools = report::tools();
         let describe = |outputs: &MadeOutputs| build.provenance(outputs, &installer, &tools, &signing);
         let made = build.media(&parts, &sbom, &outputs, (&wanted, &installer), (&sign, &describe))?;
-        let report = recording.end(&build, installer.sha256, tools, &made)?;
+        let report = recording.end(&build, installer.sha256, &extensions.built, tools, &made)?;
         outputs.write(REPORT, &report.to_bytes()?)?;
         outputs.commit(&made.stale)?;
         made.record.write()?;

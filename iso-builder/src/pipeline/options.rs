@@ -36,6 +36,8 @@ pub struct InputOptions {
     pub architecture: Option<Architecture>,
     /// How the lock file and the network are treated.
     pub policy: LockPolicy,
+    /// The file of the private key that signs the modules of extensions, in PEM.
+    pub module_key: Option<PathBuf>,
     pub pull: PullOptions,
     pub cache: CacheOptions,
 }

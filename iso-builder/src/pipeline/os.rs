@@ -11,6 +11,7 @@ use trust::TrustStore;
 use trust::store::TRUST_STORE;
 
 use super::context::Build;
+use super::extensions::MadeExtensions;
 use super::{hardware, initrd};
 use crate::cache::{StepKey, StepOutputs};
 use crate::definition::Base;
@@ -62,8 +63,9 @@ impl Build<'_> {
     }
 
     /// `vmlinuz`, `initrd` as dracut makes it, `kernel-release`, `loaders/`.
-    pub(super) fn kernel(&self, base: &StepOutputs) -> Result<StepOutputs> {
+    pub(super) fn kernel(&self, base: &StepOutputs, extensions: &MadeExtensions) -> Result<StepOutputs> {
         let mut overlays = vec![self.product.initrd()];
+        overlays.extend(extensions.initrd.iter().cloned());
         overlays.extend(self.overlays(&self.inputs.loaded.definition.overlays.initrd)?);
         let inputs = json!({
             "epoch": self.lock.epoch,
@@ -71,7 +73,7 @@ impl Build<'_> {
             "architecture": self.inputs.loaded.definition.architecture,
             "overlays": digests(&overlays)?,
         });
-        self.inputs.cache.step(&StepKey::new("kernel", 10, inputs), |out| {
+        self.inputs.cache.step(&StepKey::new("kernel", 11, inputs), |out| {
             let work = StepWork::Kernel { base: base.path("base.tar"), overlays };
             self.progress
                 .within("initrd", "Making the initrd and the boot loaders", || self.sandboxed(work, out))
@@ -104,6 +106,7 @@ impl Build<'_> {
         &self,
         base: &StepOutputs,
         distribution: Option<&StepOutputs>,
+        extensions: &MadeExtensions,
         installer: &Path,
         trust: &TrustStore,
     ) -> Result<StepOutputs> {
@@ -115,6 +118,7 @@ impl Build<'_> {
                 .map(|outputs| outputs.path(OVERLAY_OUTPUT))
                 .into_iter()
                 .chain([self.product.rootfs()])
+                .chain(extensions.rootfs.iter().cloned())
                 .chain(self.overlays(&definition.overlays.rootfs)?)
                 .chain(self.shipped()?)
                 // Nothing else can change whom the nodes trust.
@@ -136,7 +140,7 @@ impl Build<'_> {
             "identity": rootfs.identity,
             "level": rootfs.level,
         });
-        self.inputs.cache.step(&StepKey::new("rootfs", 8, inputs), |out| {
+        self.inputs.cache.step(&StepKey::new("rootfs", 9, inputs), |out| {
             let message = format!("Making the OS image (zstd {})", rootfs.level);
             self.progress.within("rootfs", message, || self.sandboxed(StepWork::Rootfs(rootfs), out))
         })

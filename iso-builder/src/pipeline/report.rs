@@ -22,6 +22,7 @@ use serde::Serialize;
 use super::context::Build;
 use super::media::{BuiltFile, MadeMedia};
 use crate::cache::StepUse;
+use crate::extensions::BuiltExtension;
 use crate::files::digest_of_file;
 use crate::images::pull::PinnedImage;
 use crate::lock::{Lock, LockedFile};
@@ -86,8 +87,11 @@ pub struct ReportedInputs {
     pub images: Vec<PinnedImage>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<String>,
-    /// Archives and layouts of images, and the definitions that the definition extends.
+    /// Archives and layouts of images, sources and modules of extensions, and the definitions that the definition extends.
     pub files: Vec<LockedFile>,
+    /// The modules of extensions, as they are in the OS image.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub extensions: Vec<BuiltExtension>,
     pub installer: Digest,
 }
 
@@ -130,6 +134,7 @@ impl Recording {
         self,
         build: &Build<'_>,
         installer: Digest,
+        extensions: &[BuiltExtension],
         tools: BTreeMap<String, String>,
         made: &MadeMedia,
     ) -> Result<BuildReport> {
@@ -168,6 +173,7 @@ impl Recording {
                 images: lock.images.clone(),
                 kubernetes: lock.kubernetes.as_ref().map(release_of),
                 files: lock.files.clone(),
+                extensions: extensions.to_vec(),
                 installer,
             },
             release: made.release,
@@ -295,6 +301,7 @@ mod tests {
                 images: Vec::new(),
                 kubernetes: None,
                 files: Vec::new(),
+                extensions: Vec::new(),
                 installer: digest,
             },
             release: digest,

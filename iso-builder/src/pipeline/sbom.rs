@@ -8,6 +8,7 @@ use medium::build_output::SBOM;
 use serde_json::json;
 
 use super::context::Build;
+use super::extensions::MadeExtensions;
 use super::image_outputs::STORE_OUTPUT;
 use super::images::BuiltImages;
 use crate::cache::{StepKey, StepOutputs};
@@ -18,19 +19,26 @@ use crate::sbom::{self, PackageManager, SbomPackage, SbomProduct};
 
 impl Build<'_> {
     /// The bill of materials of the OS and of the images.
-    pub(super) fn sbom(&self, base: &StepOutputs, images: Option<&BuiltImages>) -> Result<PathBuf> {
+    pub(super) fn sbom(
+        &self,
+        base: &StepOutputs,
+        images: Option<&BuiltImages>,
+        extensions: &MadeExtensions,
+    ) -> Result<PathBuf> {
         let definition = &self.inputs.loaded.definition;
         let inputs = json!({
             "epoch": self.lock.epoch,
             "base": base.digest()?,
             "product": [&definition.id, &definition.name, &definition.version],
             "distribution": definition.kubernetes.as_ref().map(|kubernetes| &kubernetes.version),
+            "extensions": extensions.packages.iter().map(SbomPackage::purl).collect::<Vec<_>>(),
             "images": images.map(|images| &images.images),
         });
-        let outputs = self.inputs.cache.step(&StepKey::new("sbom", 3, inputs), |out| {
+        let outputs = self.inputs.cache.step(&StepKey::new("sbom", 4, inputs), |out| {
             self.progress.within("sbom", "Writing the bill of materials", || {
                 let mut os = tree::of_tree(&base.path("base.tar"))?;
                 os.packages.extend(definition.kubernetes.as_ref().map(released));
+                os.packages.extend(extensions.packages.iter().cloned());
                 let mut contents = Vec::new();
                 if let Some(BuiltImages { store, images, .. }) = images {
                     let store = Store::at(&store.path(STORE_OUTPUT));

@@ -50,6 +50,8 @@ pub struct ReproduceOptions {
     pub installer: InstallerChoice,
     /// True if nothing is downloaded.
     pub offline: bool,
+    /// The file of the private key that signs the modules of extensions, in PEM.
+    pub module_key: Option<PathBuf>,
     pub pull: PullOptions,
     /// The user's cache, whose downloads are used.
     pub cache: CacheOptions,
@@ -100,6 +102,7 @@ pub fn reproduce(options: &ReproduceOptions, progress: &Progress) -> Result<Repr
             definition: definition.clone(),
             architecture: Some(architecture),
             policy: LockPolicy { locked: true, offline: options.offline },
+            module_key: options.module_key.clone(),
             pull: options.pull,
             cache: steps,
         },

@@ -26,6 +26,8 @@ pub enum PackageManager {
     Apk,
     /// None: a release of a project on GitHub, whose owner is the distribution.
     Github,
+    /// None, and nobody publishes it: files of the one who builds. It has no distribution.
+    None,
 }
 
 impl PackageManager {
@@ -34,6 +36,7 @@ impl PackageManager {
             Self::Dpkg => "deb",
             Self::Apk => "apk",
             Self::Github => "github",
+            Self::None => "generic",
         }
     }
 }
@@ -47,7 +50,8 @@ impl SbomPackage {
         let [distribution, name, version] = [distribution, name, version].map(|text| encode(text));
         let arch =
             if architecture.is_empty() { String::new() } else { format!("?arch={}", encode(architecture)) };
-        format!("pkg:{purl_type}/{distribution}/{name}@{version}{arch}")
+        let namespace = if distribution.is_empty() { distribution } else { format!("{distribution}/") };
+        format!("pkg:{purl_type}/{namespace}{name}@{version}{arch}")
     }
 }
 
@@ -75,5 +79,7 @@ mod tests {
         (package.manager, package.distribution, package.architecture) =
             (PackageManager::Apk, "wolfi".into(), String::new());
         assert!(package.purl().starts_with("pkg:apk/wolfi/") && package.purl().ends_with("~x"));
+        (package.manager, package.distribution) = (PackageManager::None, String::new());
+        assert!(package.purl().starts_with("pkg:generic/libstdc%2B%2B6@1:12"), "{}", package.purl());
     }
 }

@@ -66,6 +66,20 @@ fn accept_licence(package: &str) -> String {
     )
 }
 
+/// DKMS then leaves building to us: its own builds come in the middle of an installation, and say nothing of what fails
+/// (dkms's `common.postinst`).
+const NO_DKMS_BUILD: &str = "--setup-hook=mkdir -p \"$1/etc/dkms\" && : > \"$1/etc/dkms/no-autoinstall\"";
+
+/// Makes `tools.tar`.
+pub(super) fn module_tools(
+    request: &StepRequest,
+    suite: &str,
+    repository: &PackageRepository,
+    include: &[String],
+) -> Result<()> {
+    run(request, "essential", suite, repository, include, &[NO_DKMS_BUILD], "tools.tar")
+}
+
 /// Makes `layer.tar`.
 pub(super) fn extract(
     request: &StepRequest,

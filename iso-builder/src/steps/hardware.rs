@@ -93,6 +93,7 @@ fn is_debian(tree: &Tree) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::hardware::{DeviceInUse, HardwareInUse, NamedModules, judge};
     use std::os::unix::fs::symlink;
 
     #[test]
@@ -123,6 +124,46 @@ mod tests {
         assert_eq!((covered.systemd, covered.naming_scheme), (None, None));
         assert_eq!(coverage(Architecture::Amd64, &tree, "6.1.0").unwrap().to_bytes(), covered.to_bytes());
         assert!(coverage(Architecture::Amd64, &tree, "6.2.0").unwrap().modules.is_empty());
+    }
+
+    #[test]
+    fn a_node_whose_card_is_driven_by_an_extension_does_not_take_a_release_without_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let tree = Tree::empty(directory.path()).unwrap();
+        let kernel = tree.path("usr/lib/modules/6.1.0");
+        fs::create_dir_all(&kernel).unwrap();
+        testing::kernel::module_tree(&kernel);
+        let without = coverage(Architecture::Amd64, &tree, "6.1.0").unwrap();
+        // As depmod leaves a module of an extension.
+        fs::create_dir(kernel.join("updates")).unwrap();
+        fs::write(kernel.join("updates/acme-net.ko"), testing::kernel::module(&[("license", "GPL")]))
+            .unwrap();
+        let aliases = fs::read_to_string(kernel.join("modules.alias")).unwrap();
+        fs::write(kernel.join("modules.alias"), aliases + "alias pci:v0000ACE0d00000001sv* acme_net\n")
+            .unwrap();
+        let with = coverage(Architecture::Amd64, &tree, "6.1.0").unwrap();
+        let card = DeviceInUse {
+            bus: "pci".into(),
+            address: "0000:01:00.0".into(),
+            modalias: "pci:v0000ACE0d00000001sv0001".into(),
+            driver: "acme_net".into(),
+            module: Some("acme_net".into()),
+            claimed: true,
+            used_by: vec!["ens1".into()],
+            ..DeviceInUse::default()
+        };
+        let machine = HardwareInUse { devices: vec![card], ..HardwareInUse::default() };
+        let named = NamedModules { loaded: vec!["acme-net".into()], ..NamedModules::default() };
+        assert_eq!(judge(&machine, &named, &with), []);
+        let lost = judge(&machine, &named, &without);
+        let lost: Vec<_> = lost.iter().map(|lost| (lost.to_string(), lost.problem.hint())).collect();
+        assert_eq!(lost[0].0, "pci 0000:01:00.0 (ens1) has the driver acme_net now and would have none");
+        assert!(lost[0].1.contains("with the extension that brings it"));
+        assert!(
+            lost[1].0.contains("names the module acme-net, which the kernel would not have"),
+            "{}",
+            lost[1].0
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@
 mod base_image;
 mod bootstrap;
 mod distribution;
+mod extension;
 mod hardware;
 mod kernel;
 mod limit;
@@ -30,12 +31,15 @@ use crate::emulation::{self, PreparedSandbox};
 pub use base_image::SURVEY_OUTPUT;
 pub(crate) use base_image::layout::layers as layers_of_layout;
 pub use distribution::{IMAGE_NAMES_OUTPUT, OVERLAY_OUTPUT};
+pub use extension::{EXTENSION_INITRD, EXTENSION_OUTPUT, EXTENSION_ROOTFS};
 pub use hardware::COVERAGE_OUTPUT;
+pub(crate) use kernel::only_kernel;
 pub use metadata::{WRITTEN_OUTPUT, WrittenMetadata};
 pub use outcome::StepOutcome;
 pub use repository::{PackageRepository, RepositoryFile};
 pub use request::{
-    BaseSource, DistributionSource, MetadataSource, ProductIdentity, RootfsSource, StepRequest, StepWork,
+    BaseSource, DistributionSource, ExtensionSource, MetadataSource, ModuleFiles, ModuleSigner,
+    ProductIdentity, RootfsSource, StepRequest, StepWork,
 };
 pub use rootfs::{IMAGE_HASHES_OUTPUT, ImageHashes};
 
@@ -67,8 +71,8 @@ fn read(path: &Path) -> Result<StepRequest> {
 
 fn run(request: &StepRequest) -> Result<()> {
     match &request.work {
-        StepWork::Resolve { suite, mirrors, wanted, firmware } => {
-            resolve::resolve(request, suite, mirrors, wanted, firmware)
+        StepWork::Resolve { suite, mirrors, wanted, firmware, files } => {
+            resolve::resolve(request, (suite, mirrors), wanted, firmware, files)
         }
         StepWork::Bootstrap { suite, repository, include } => {
             bootstrap::bootstrap(request, suite, repository, include)
@@ -76,6 +80,10 @@ fn run(request: &StepRequest) -> Result<()> {
         StepWork::Extract { suite, repository, include } => {
             bootstrap::extract(request, suite, repository, include)
         }
+        StepWork::ModuleTools { suite, repository, include } => {
+            bootstrap::module_tools(request, suite, repository, include)
+        }
+        StepWork::Extension(source) => extension::make(request, source),
         StepWork::Import(source) => base_image::import(request, source),
         StepWork::Survey(directory) => base_image::survey(request, directory),
         StepWork::Kernel { base, overlays } => kernel::make(request, base, overlays),

@@ -36,6 +36,8 @@ pub enum StepWork {
         wanted: Vec<PackageList>,
         /// The packages of firmware among them; with any, the mirrors of the suite gain the component that has them.
         firmware: Vec<String>,
+        /// Packages in files, beside those of the mirrors.
+        files: PackageRepository,
     },
     /// Puts a root file system together from a local repository; writes `base.tar`.
     Bootstrap {
@@ -52,6 +54,15 @@ pub enum StepWork {
         /// Packages to extract, with their dependencies.
         include: Vec<String>,
     },
+    /// Puts the tree together in which modules are built and signed; writes `tools.tar`.
+    ModuleTools {
+        /// Debian's name of the release.
+        suite: String,
+        repository: PackageRepository,
+        include: Vec<String>,
+    },
+    /// Makes the modules of an extension; writes [`super::EXTENSION_OUTPUT`] and what is laid over the OS image and the initrd.
+    Extension(Box<ExtensionSource>),
     /// Makes `base.tar` from a source other than Debian packages.
     Import(BaseSource),
     /// Writes the digest of a directory that is a base to [`super::SURVEY_OUTPUT`].
@@ -89,6 +100,44 @@ impl BaseSource {
             Self::Oci(path, _) | Self::Archive(path) | Self::Directory(path) => path,
         }
     }
+}
+
+/// An extension, and what its modules are built with.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ExtensionSource {
+    /// The name of the extension, that of a file.
+    pub name: String,
+    pub files: ModuleFiles,
+    /// The release of the kernel of the base, as `uname -r` prints it.
+    pub kernel: String,
+    /// The path of `tools.tar`; none where nothing is compiled or signed.
+    pub tools: Option<PathBuf>,
+    /// True if the initrd gets the modules too.
+    pub initrd: bool,
+    /// The modules that are loaded at every start.
+    pub load: Vec<String>,
+    pub signer: Option<ModuleSigner>,
+    /// The file for the output of a compiler that fails.
+    pub log: PathBuf,
+}
+
+/// Where the modules come from. Paths are absolute.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ModuleFiles {
+    /// The name of a package in the tools.
+    Dkms(String),
+    /// A directory of sources.
+    Directory(PathBuf),
+    /// A module, or a directory of modules.
+    Ready(PathBuf),
+}
+
+/// The files of the key that signs modules. Paths are absolute.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ModuleSigner {
+    pub key: PathBuf,
+    pub certificate: PathBuf,
 }
 
 /// The files of a Kubernetes distribution's release.

@@ -10,7 +10,9 @@ use base::failure::{Class, Failure};
 use base::files;
 
 use super::bootstrap::mmdebstrap;
+use super::repository::PackageRepository;
 use super::request::StepRequest;
+use crate::extensions::tools;
 use crate::firmware::COMPONENT;
 use crate::packages::{PackageList, ResolvedPackage, plain_name};
 
@@ -18,10 +20,10 @@ use crate::packages::{PackageList, ResolvedPackage, plain_name};
 /// what it would download, with the hashes of the signed index.
 pub(super) fn resolve(
     request: &StepRequest,
-    suite: &str,
-    mirrors: &[String],
+    (suite, mirrors): (&str, &[String]),
     wanted: &[PackageList],
     firmware: &[String],
+    files: &PackageRepository,
 ) -> Result<()> {
     let archive = request.scratch.join("resolved.tar");
     let hooks = wanted.iter().enumerate().map(|(number, list)| {
@@ -41,9 +43,14 @@ pub(super) fn resolve(
         options.push(format!("--components=main,{COMPONENT}"));
         mirrors.iter_mut().for_each(|line| gain_firmware(line, suite));
     }
+    if !files.0.is_empty() {
+        options.extend(file_hooks(request, suite, files)?);
+    }
     let command = mmdebstrap(request, "custom", suite, &archive, &mirrors, options);
     SystemRunner.run(&command).map_err(|error| {
-        without_firmware(&error, suite, &mirrors, firmware).unwrap_or_else(|| explain(&error, suite))
+        without_firmware(&error, suite, &mirrors, firmware)
+            .or_else(|| without_module_sources(&error))
+            .unwrap_or_else(|| explain(&error, suite))
     })?;
     let mut packages = BTreeMap::new();
     let mut archive = tar::Archive::new(File::open(&archive)?);
@@ -61,6 +68,19 @@ pub(super) fn resolve(
     ensure!(!packages.is_empty() || wanted.is_empty(), "apt listed no packages");
     let packages: Vec<ResolvedPackage> = packages.into_values().collect();
     files::write_atomically(&request.out.join("resolved.json"), &serde_json::to_vec(&packages)?, 0o644)
+}
+
+/// Lets apt know packages in files, and prefer them (apt_preferences(5)). As hooks, because a mirror more on the command line would
+/// take the place of those of the host.
+fn file_hooks(request: &StepRequest, suite: &str, files: &PackageRepository) -> Result<[String; 2]> {
+    let directory = request.scratch.join("files");
+    files::make_directory(&directory, 0o755)?;
+    let line = files.lay_out(&directory, suite, request.architecture)?;
+    let pin = "Package: *\\nPin: origin \"\"\\nPin-Priority: 990\\n";
+    Ok([
+        format!("--setup-hook=echo '{line}' > \"$1/etc/apt/sources.list.d/files.list\""),
+        format!("--setup-hook=printf '{pin}' > \"$1/etc/apt/preferences.d/files\""),
+    ])
 }
 
 /// Adds the component of firmware to a line of sources.list, if it is a mirror of this suite, or of its updates, with `main`. Other lines
@@ -86,16 +106,8 @@ fn without_firmware(
     mirrors: &[String],
     firmware: &[String],
 ) -> Option<Failure> {
-    let text = format!("{error:#}");
-    let unknown = |line: &str| {
-        let name = line.trim().strip_prefix("E: Unable to locate package ")?;
-        let name = name.trim().to_owned();
-        let is_firmware = firmware.iter().any(|package| plain_name(package) == name);
-        is_firmware.then_some(name)
-    };
-    let mut missing: Vec<_> = text.lines().filter_map(unknown).collect();
-    missing.sort();
-    missing.dedup();
+    let mut missing = unknown_packages(error);
+    missing.retain(|name| firmware.iter().any(|package| plain_name(package) == name));
     if missing.is_empty() {
         return None;
     }
@@ -123,6 +135,38 @@ fn without_firmware(
     let why =
         anyhow::anyhow!("apt does not find {}; it was asked for them on\n    {asked}", missing.join(", "));
     Some(Failure::new(Class::Invalid, what).because(why).hint(hint))
+}
+
+/// The packages that apt finds on no mirror; sorted, each once.
+fn unknown_packages(error: &anyhow::Error) -> Vec<String> {
+    let text = format!("{error:#}");
+    let name = |line: &str| Some(line.trim().strip_prefix("E: Unable to locate package ")?.trim().to_owned());
+    let mut names: Vec<_> = text.lines().filter_map(name).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// The failure if apt finds no headers of the kernel, or no package of an extension.
+fn without_module_sources(error: &anyhow::Error) -> Option<Failure> {
+    let mut missing = unknown_packages(error);
+    missing.retain(|name| tools::is_headers(name) || name.ends_with("-dkms"));
+    let first = missing.first()?;
+    let hint = match tools::is_headers(first) {
+        true => {
+            "Add the mirror that has the kernel's headers to packages.mirrors, or give modules that are built already: \
+             extensions: [{modules: DIRECTORY}]."
+        }
+        false => {
+            "Correct the name; many such packages are in the component contrib or non-free: add it to packages.mirrors."
+        }
+    };
+    let what = format!("no mirror has the packages that extensions need: {}", missing.join(", "));
+    Some(
+        Failure::new(Class::Invalid, what)
+            .because(anyhow::anyhow!("apt does not find {}", missing.join(", ")))
+            .hint(hint),
+    )
 }
 
 /// apt's messages for a repository whose signature it cannot accept, from apt-secure(8) with gpgv or Sequoia's sqv.
@@ -262,6 +306,24 @@ mod tests {
         }
         let one = told("E: Unable to locate package firmware-bnx2").unwrap();
         assert!(one.contains("the packages of base.debian.firmware firmware-bnx2"), "{one}");
+        assert_eq!(told("E: Unable to locate package nosuch"), None);
+    }
+
+    #[test]
+    fn headers_and_sources_of_modules_that_no_mirror_has_are_told() {
+        let told = |said: &str| {
+            let failure = without_module_sources(&anyhow::anyhow!("I: running\n{said}"))?;
+            Some(base::failure::render(&failure.into()))
+        };
+        let headers =
+            told("E: Unable to locate package linux-headers-6.12.1-acme\nE: Unable to locate package x")
+                .unwrap();
+        assert!(
+            headers.contains("extensions need: linux-headers-6.12.1-acme")
+                && headers.contains("modules: DIRECTORY")
+        );
+        let sources = told("E: Unable to locate package acme-dkms").unwrap();
+        assert!(sources.contains("acme-dkms") && sources.contains("non-free"), "{sources}");
         assert_eq!(told("E: Unable to locate package nosuch"), None);
     }
 

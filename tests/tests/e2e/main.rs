@@ -13,6 +13,7 @@ mod console;
 mod customize;
 mod damaged_image;
 mod disk_images;
+mod extensions;
 mod hardware;
 mod images;
 mod install_bios;

@@ -51,9 +51,12 @@ impl HardwareProblem {
     #[must_use]
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::NoDriver { .. } => "Build the release with a kernel that has the driver.",
+            Self::NoDriver { .. } => {
+                "Build the release with a kernel that has the driver, or with the extension that brings it."
+            }
             Self::NotInInitrd { .. } => {
-                "Build the release with an overlay for the initrd in which dracut adds the module (add_drivers)."
+                "Build the release with an overlay for the initrd in which dracut adds the module (add_drivers); for a module of an \
+                 extension, with its key `initrd: true`."
             }
             Self::NoFirmware { .. } => {
                 "Build the release with the package that has the firmware, in base.debian.include."
