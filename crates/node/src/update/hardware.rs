@@ -150,7 +150,7 @@ mod tests {
             "pci 0000:3b:00.0 (ens1f0) has the driver bnx2x now and would have none",
             "os.modules names the module megaraid_sas",
             "the kernel argument virtio_net.a=1 names the module virtio_net",
-            "Build the release with a kernel that has the driver.",
+            "Build the release with a kernel that has the driver, or with the extension that brings it.",
             "--accept-hardware",
         ] {
             assert!(text.contains(part), "{part}: {text}");
