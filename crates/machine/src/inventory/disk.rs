@@ -137,6 +137,20 @@ impl Disk {
         format!("{}: {}{model}{serial}{namespace}{paths}{content}", self.path.display(), self.size)
     }
 
+    /// Whether it is the map that multipathd makes of several paths.
+    #[must_use]
+    pub fn is_map(&self) -> bool {
+        !self.paths.is_empty()
+    }
+
+    /// The WWID by which multipathd knows a map. udev has a link with it; in the live system it is the name of the map.
+    #[must_use]
+    pub fn multipath_id(&self) -> Option<&str> {
+        let linked =
+            self.links.iter().find_map(|link| link.file_name()?.to_str()?.strip_prefix("dm-uuid-mpath-"));
+        linked.or_else(|| self.path.file_name()?.to_str()).filter(|_| self.is_map())
+    }
+
     /// Whether `path` is its node, one of its links, or one of those of the paths to it.
     #[must_use]
     pub fn is_at(&self, path: &Path) -> bool {

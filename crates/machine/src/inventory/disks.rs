@@ -88,20 +88,32 @@ impl DiskScan<'_> {
         disk
     }
 
+    /// A partition whose place is not known is only one of the map's holders.
     fn partitions_of(&self, map: &MultipathMap) -> Vec<FoundPartition> {
-        let found = multipath::partitions(&self.roots.sys, map).into_iter();
-        found
-            .map(|part| FoundPartition { path: part.node, ..self.partition(&part.on_path, part.name) })
-            .collect()
+        let place = self.roots.sys.join("block").join(&map.name);
+        let entries = table::entries(
+            &self.device(&map.name),
+            length(&place, "size"),
+            sector(&place, "logical_block_size"),
+        );
+        let found = multipath::partitions(&self.roots.sys, map).into_iter().filter_map(|part| {
+            let found = match (part.on_path, entries.iter().find(|entry| entry.number == part.number)) {
+                (Some(on_path), _) => self.partition(&on_path, part.name),
+                (None, Some(entry)) => FoundPartition {
+                    links: self.links(&part.name),
+                    ..table::found_partition(part.name, entry)
+                },
+                (None, None) => return None,
+            };
+            Some(FoundPartition { path: part.node, ..found })
+        });
+        found.collect()
     }
 
     fn facts(&self, name: &str, partitions: Vec<FoundPartition>) -> Disk {
         let path = &self.roots.sys.join("block").join(name);
         let flag = |file: &str| number(&path.join(file)) == Some(1);
         let text = |files: &[&str]| files.iter().find_map(|file| attribute(&path.join(file)));
-        let sector = |file: &str| {
-            number(&path.join("queue").join(file)).and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(512)
-        };
         let record = UdevRecord::read(self.roots, attribute(&path.join("dev")).as_deref());
         let serial = text(&["serial", "device/serial", "device/vpd_pg80"]).map(printable);
         let boot_medium = self.usage.is_boot_medium(name)
@@ -110,8 +122,8 @@ impl DiskScan<'_> {
             name: name.to_owned(),
             path: node(name),
             size: length(path, "size"),
-            logical_sector: sector("logical_block_size"),
-            physical_sector: sector("physical_block_size"),
+            logical_sector: sector(path, "logical_block_size"),
+            physical_sector: sector(path, "physical_block_size"),
             rotational: flag("queue/rotational"),
             removable: flag("removable"),
             read_only: flag("ro"),
@@ -221,6 +233,11 @@ fn printable(text: String) -> String {
 
 fn length(path: &Path, file: &str) -> ByteSize {
     ByteSize::bytes(number(&path.join(file)).unwrap_or(0).saturating_mul(SYSFS_UNIT_BYTES))
+}
+
+/// A size of sectors that the queue of a disk has, in bytes.
+fn sector(path: &Path, file: &str) -> u32 {
+    number(&path.join("queue").join(file)).and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(512)
 }
 
 fn transport(path: &Path, name: &str) -> Transport {

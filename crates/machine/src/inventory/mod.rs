@@ -33,6 +33,7 @@ pub use disk::{Disk, DiskPath, FoundEntry, FoundPartition};
 pub use evidence::{bare_wwn, in_link};
 pub use holders::{Holder, HolderKind};
 pub use identity::read_identity;
+pub use multipath::{map_of_partition, map_partitions, partition_disk};
 pub use nics::Nic;
 pub use signatures::{Signature, SignatureKind};
 pub use sysfs::{Roots, names as directory_names};

@@ -1,6 +1,7 @@
 //! Multipath disks, and udev's records.
 
 use super::*;
+use testing::specimens::Specimen;
 
 /// `sda` and `sdb` are paths to one disk, `dm-0`; `sdc` is another disk.
 fn machine() -> MachineTree {
@@ -62,6 +63,39 @@ fn partitions_of_several_paths_are_the_disks_and_their_mounts_make_it_busy() {
     let told: Vec<_> = disk.holders.iter().map(ToString::to_string).collect();
     // The start of the second is unknown, so that it is not usable as a partition.
     assert_eq!(told, ["/dev/dm-0 has the partition mpatha-part2", "/dev/dm-1 is mounted at /srv"]);
+}
+
+#[test]
+fn the_partitions_that_udev_has_removed_from_the_paths_are_known_by_the_table_on_the_map() {
+    let machine = machine();
+    let disk = Specimen::new(ByteSize::gib(100).get(), 4096);
+    disk.gpt(&[(1 << 20, 1 << 20, "esp"), (1 << 21, 1 << 30, "root-a")]);
+    machine.node("dm-0", disk);
+    for (name, number) in [("dm-1", 1), ("dm-2", 2), ("dm-3", 3)] {
+        machine.disk(name, &format!("254:{number}"), ByteSize::gib(1));
+        machine.file(&format!("sys/block/{name}/dm/name"), &format!("mpatha-part{number}"));
+        machine.file(&format!("sys/block/{name}/dm/uuid"), &format!("part{number}-mpath-3600c0ff0"));
+        machine.file(&format!("sys/block/dm-0/holders/{name}/dev"), &format!("254:{number}"));
+    }
+    machine.link("dev/disk/by-id/dm-uuid-mpath-3600c0ff0", "../../dm-0");
+    let inventory = scan(&machine);
+    let disk = inventory.find(Path::new("/dev/mapper/mpatha")).unwrap();
+    let found: Vec<_> = disk
+        .partitions
+        .iter()
+        .map(|part| (part.path.to_str().unwrap(), part.name.as_str(), part.label.as_deref(), part.start))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ("/dev/mapper/mpatha-part1", "dm-1", Some("esp"), ByteSize::mib(1)),
+            ("/dev/mapper/mpatha-part2", "dm-2", Some("root-a"), ByteSize::mib(2)),
+        ]
+    );
+    assert!(disk.partitions.iter().all(|part| part.entry.is_some()));
+    assert_eq!(disk.multipath_id(), Some("3600c0ff0"));
+    let told: Vec<_> = disk.holders.iter().map(ToString::to_string).collect();
+    assert_eq!(told, ["/dev/dm-0 has the partition mpatha-part3"]);
 }
 
 #[test]
