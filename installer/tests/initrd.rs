@@ -79,6 +79,35 @@ fn the_hook_is_part_of_the_initrd_wherever_a_boot_ends_in_it() {
     assert!(setup.contains("inst_multiple curl journalctl "), "the hook's programs are there");
 }
 
+/// What the hook makes below `etc` of an initrd with the rule `60-multipath`, for that value of `nqrust.multipath`.
+fn multipath_files(value: &str) -> Vec<(String, String)> {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    fs::create_dir_all(root.join("usr/lib/nqrust/multipath")).unwrap();
+    fs::write(root.join("usr/lib/nqrust/multipath/60-multipath.rules"), "rule").unwrap();
+    let hook = Path::new(env!("CARGO_MANIFEST_DIR")).join(MODULE).join("multipath.sh");
+    let played =
+        format!("getarg() {{ [ \"$1\" = nqrust.multipath= ] && echo '{value}'; }}\n. {}\n", hook.display());
+    let output = Command::new("sh").arg("-c").arg(played).env("NQRUST_ROOT", root).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let made = ["multipath/wwids", "udev/rules.d/60-multipath.rules"].into_iter();
+    made.filter_map(|name| Some((name.to_owned(), fs::read_to_string(root.join("etc").join(name)).ok()?)))
+        .collect()
+}
+
+#[test]
+fn only_a_node_on_disks_with_several_paths_has_them_named_to_multipathd_and_its_rules_in_effect() {
+    assert_eq!(multipath_files(""), []);
+    let [wwids, rule] = &multipath_files("3600c0ff0,3600c0ff1")[..] else { panic!("two files") };
+    assert_eq!(wwids.1, "/3600c0ff0/\n/3600c0ff1/\n");
+    assert_eq!(rule.1, "rule");
+    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join(MODULE);
+    let unit = fs::read_to_string(module.join("multipathd.conf")).unwrap();
+    assert!(unit.contains("\nConditionKernelCommandLine=nqrust.multipath\nAfter=dracut-cmdline.service"));
+    let omitted = fs::read_to_string(module.join("../../../../../etc/dracut.conf.d/50-nqrust.conf")).unwrap();
+    assert!(!omitted.contains("multipath"), "dracut's own module is taken where the base has its programs");
+}
+
 /// What the generator writes for a kernel command line, if anything: the unit that mounts the root file system, and what it says of the
 /// device.
 fn generated(line: &str) -> Option<[String; 2]> {

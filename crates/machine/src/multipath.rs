@@ -1,8 +1,14 @@
-//! Which devices multipathd takes: `/etc/multipath.conf`. Its unit starts only if there is such a file.
+//! Which devices multipathd takes: `/etc/multipath.conf`. Its unit starts only if there is such a file, or on a node that has disks with
+//! several paths itself.
 
 use crate::node_files::{NOTE, NodeFile};
+use model::boot::MultipathId;
 use model::config::os::{MultiPathDevice, MultiPathLists};
 use model::config::{ExternalStorage, MultiPath};
+
+/// The first line of the files that do not follow from the node document.
+const OWN_NOTE: &str =
+    "# Written at each start from the kernel argument nqrust.multipath; changes here do not last.\n";
 
 pub fn file(storage: &ExternalStorage) -> Option<NodeFile> {
     storage.enabled.then(|| with_names(storage, "yes"))
@@ -11,6 +17,24 @@ pub fn file(storage: &ExternalStorage) -> Option<NodeFile> {
 /// The file of the live system. Its maps have the names of their disks, which are known before multipathd runs.
 pub(crate) fn live_file(storage: &ExternalStorage) -> NodeFile {
     with_names(storage, "no")
+}
+
+/// The files for the disks that the node itself is on: multipathd takes each, also where only one path is left, and their maps keep the
+/// names that the initrd gave them. They stand beside `/etc/multipath.conf`; without it, multipathd takes no other disk.
+#[must_use]
+pub fn own_disks(disks: &[MultipathId]) -> Vec<NodeFile> {
+    if disks.is_empty() {
+        return Vec::new();
+    }
+    let wwids: String = disks.iter().map(|disk| format!("/{disk}/\n")).collect();
+    let alias = |disk: &MultipathId| {
+        format!("    multipath {{\n        wwid \"{disk}\"\n        alias \"{disk}\"\n    }}\n")
+    };
+    let maps = section("multipaths", &disks.iter().map(alias).collect::<String>());
+    vec![
+        NodeFile::new("etc/multipath/wwids", 0o600, format!("{OWN_NOTE}{wwids}")),
+        NodeFile::new("etc/multipath/conf.d/nqrust.conf", 0o644, format!("{OWN_NOTE}{maps}")),
+    ]
 }
 
 /// Debian's default makes maps only of disks that had one before; `find_multipaths yes` makes one where there are two paths.
@@ -97,6 +121,19 @@ mod tests {
             text.contains("blacklist {\n    wwid \".*\"\n}\nblacklist_exceptions {\n    wwid \"3600\"\n}\n"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn the_disks_of_the_node_are_taken_by_their_wwids_and_keep_their_names() {
+        assert!(own_disks(&[]).is_empty());
+        let disks = ["3600c0ff0", "3600c0ff1"].map(|disk| MultipathId::new(disk).unwrap());
+        let files = own_disks(&disks);
+        let texts: Vec<_> = files.iter().map(|file| String::from_utf8(file.bytes.clone()).unwrap()).collect();
+        assert_eq!((files[0].path.as_str(), files[0].mode), ("etc/multipath/wwids", 0o600));
+        assert!(texts[0].ends_with("/3600c0ff0/\n/3600c0ff1/\n"), "{}", texts[0]);
+        let first =
+            "multipaths {\n    multipath {\n        wwid \"3600c0ff0\"\n        alias \"3600c0ff0\"\n    }\n";
+        assert!(texts[1].contains(first), "{}", texts[1]);
     }
 
     #[test]

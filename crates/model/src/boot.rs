@@ -41,8 +41,13 @@ pub mod parameter {
     /// The unique id of the partition that the boot loader was loaded from.
     pub const ESP: &str = "nqrust.esp";
 
-    pub const ALL: [&str; 12] =
-        [MODE, RELEASE, CUSTOM, ROOTFS, SLOT, CONFIG, PERSISTENT, DATA, REPORT, GENERATION, TRIAL, ESP];
+    /// The WWIDs of the node's disks that have several paths, with commas between them.
+    pub const MULTIPATH: &str = "nqrust.multipath";
+
+    pub const ALL: [&str; 13] = [
+        MODE, RELEASE, CUSTOM, ROOTFS, SLOT, CONFIG, PERSISTENT, DATA, REPORT, GENERATION, TRIAL, ESP,
+        MULTIPATH,
+    ];
 }
 
 /// The places for an OS image.
@@ -129,6 +134,43 @@ fn read_array_id(text: &str) -> Option<Uuid> {
     (array_id(uuid) == text.to_ascii_lowercase()).then_some(uuid)
 }
 
+/// The WWID by which multipathd knows a disk, and which is the name of its map on a node: of SCSI the digit of its format and the name
+/// itself (scsi_id(8)).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MultipathId(String);
+
+impl MultipathId {
+    /// `None` if a kernel command line, a line of multipath's files or a file name could not have it.
+    #[must_use]
+    pub fn new(text: &str) -> Option<Self> {
+        let fits = |c: char| c.is_ascii_alphanumeric() || "_-.:+".contains(c);
+        let first = text.starts_with(|c: char| c.is_ascii_alphanumeric());
+        (first && text.len() <= 127 && text.chars().all(fits)).then(|| Self(text.to_owned()))
+    }
+
+    /// The value of [`parameter::MULTIPATH`].
+    fn list(value: &str) -> Result<Vec<Self>> {
+        let read = |text: &str| {
+            Self::new(text).ok_or_else(|| {
+                wrong(format!("{} is {value:?}, not WWIDs with commas between them", parameter::MULTIPATH))
+            })
+        };
+        value.split(',').map(read).collect()
+    }
+
+    /// The node of its map.
+    #[must_use]
+    pub fn map(&self) -> PathBuf {
+        PathBuf::from("/dev/mapper").join(&self.0)
+    }
+}
+
+impl fmt::Display for MultipathId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 /// The volumes and the slot that the command line of an installed node names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BootParameters {
@@ -139,6 +181,8 @@ pub struct BootParameters {
     pub data: Option<BootVolume>,
     /// The PARTUUID of the EFI system partition that the boot loader came from; none if it did not start this kernel.
     pub esp: Option<Uuid>,
+    /// The disks of the node that have several paths, and are used through their maps only.
+    pub multipath: Vec<MultipathId>,
 }
 
 impl BootParameters {
@@ -157,6 +201,7 @@ impl BootParameters {
             persistent: BootVolume::parse(parameter::PERSISTENT, persistent)?,
             data: data.transpose()?,
             esp: value(parameter::ESP).and_then(|id| id.parse().ok()),
+            multipath: value(parameter::MULTIPATH).map(MultipathId::list).transpose()?.unwrap_or_default(),
         }))
     }
 }
@@ -190,6 +235,25 @@ mod tests {
             PathBuf::from("/dev/disk/by-partuuid/0a0b0c0d-0000-4000-8000-00000000000a")
         );
         assert_eq!(installed.data, None);
+    }
+
+    #[test]
+    fn disks_with_several_paths_are_named_by_their_wwids() {
+        let line = |value: &str| {
+            format!("nqrust.slot=a nqrust.config=PARTUUID={A} nqrust.persistent=PARTUUID={B} {value}\n")
+        };
+        let read = |value: &str| BootParameters::parse(&line(value)).map(|read| read.unwrap().multipath);
+        assert_eq!(read("").unwrap(), []);
+        let found = read("nqrust.multipath=3600c0ff0,0QEMU_QEMU_HARDDISK_a-1.2").unwrap();
+        let maps: Vec<_> = found.iter().map(MultipathId::map).collect();
+        assert_eq!(
+            maps,
+            ["/dev/mapper/3600c0ff0", "/dev/mapper/0QEMU_QEMU_HARDDISK_a-1.2"].map(PathBuf::from)
+        );
+        for wrong in ["", "3600,", "../sda", "a/b", "a\"b"] {
+            let error = read(&format!("nqrust.multipath={wrong}")).unwrap_err();
+            assert!(error.to_string().contains("nqrust.multipath"), "{wrong}: {error}");
+        }
     }
 
     #[test]
@@ -252,7 +316,8 @@ mod tests {
                 config: partition,
                 persistent: array,
                 data: Some(array),
-                esp: None
+                esp: None,
+                multipath: Vec::new()
             }
         );
     }

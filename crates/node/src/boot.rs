@@ -19,6 +19,8 @@ use cluster::tokens;
 use machine::installed_node::IDENTITY;
 use machine::machine_id::MachineId;
 use machine::mount::{MountSource, Mounter};
+use machine::multipath;
+use machine::node_files::write;
 use machine::paths::{CONFIG, DATA, DEFAULTS, DOCUMENT, KEPT, PERSISTENT, below};
 use machine::seed;
 use model::boot::{BootParameters, BootVolume, Slot};
@@ -73,6 +75,7 @@ pub fn boot(places: &BootRoots<'_>, cmdline: &str, machine: &mut dyn Mounter) ->
         mount_ext4(machine, data, &target, false)?;
     }
     mount_etc(places, machine)?;
+    name_own_disks(&tree, &installed)?;
     for directory in PERSISTENT {
         keep(root, &tree, directory, machine)?;
     }
@@ -120,6 +123,7 @@ fn boot_recovery(
     }
     mount_etc(places, machine)?;
     let tree = Root::open(root)?;
+    name_own_disks(&tree, installed)?;
     for directory in PERSISTENT {
         keep(root, &tree, directory, machine)?;
     }
@@ -155,6 +159,11 @@ fn mount_etc(places: &BootRoots<'_>, machine: &mut dyn Mounter) -> Result<()> {
     let upper = base.join(tree.make_directory("upper")?);
     let work = base.join(tree.make_directory("work")?);
     machine.mount(&MountSource::Overlay { lower: etc.clone(), upper, work }, &etc)
+}
+
+/// Tells multipathd of the node which disks the node is on, as far as they have several paths.
+fn name_own_disks(tree: &Root, installed: &BootParameters) -> Result<()> {
+    multipath::own_disks(&installed.multipath).iter().try_for_each(|file| write(tree, file).map(drop))
 }
 
 /// Mounts a kept directory over the image's.
@@ -302,6 +311,25 @@ mod tests {
         assert!(outcome.written.contains(&"etc/hostname".to_owned()));
         assert_eq!(fs::read_to_string(root.path().join("etc/hostname")).unwrap(), "booted\n");
         assert!(root.path().join("var/lib/seeded").is_dir());
+    }
+
+    #[test]
+    fn multipathd_is_told_which_disks_the_node_is_on_in_each_slot() {
+        for slot in ["a", "recovery"] {
+            let root = root();
+            let files = || {
+                ["wwids", "conf.d/nqrust.conf"].map(|name| {
+                    fs::read_to_string(root.path().join("etc/multipath").join(name)).unwrap_or_default()
+                })
+            };
+            let line = CMDLINE.replace("slot=a", &format!("slot={slot}"));
+            run(root.path(), &line, &mut Fake::default()).unwrap();
+            assert_eq!(files(), ["", ""]);
+            run(root.path(), &format!("{line} nqrust.multipath=3600c0ff0"), &mut Fake::default()).unwrap();
+            let [wwids, maps] = files();
+            assert!(wwids.ends_with("/3600c0ff0/\n"), "{wwids}");
+            assert!(maps.contains("alias \"3600c0ff0\""), "{maps}");
+        }
     }
 
     #[test]

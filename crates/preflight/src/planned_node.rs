@@ -46,6 +46,8 @@ pub struct PlannedNode {
     pub stop_for_nothing: bool,
     /// The release time in seconds since 1970; a correct clock is not before it.
     pub not_before: Option<u64>,
+    /// Whether a node can be on a disk with several paths by its release; none if the release is not known.
+    pub several_paths: Option<bool>,
 }
 
 /// The cluster of a node, as its document has it.
@@ -161,6 +163,7 @@ impl PlannedNode {
             skip: install.skip_checks.iter().map(ToString::to_string).collect(),
             stop_for_nothing: install.skipchecks,
             not_before: None,
+            several_paths: None,
         }
     }
 

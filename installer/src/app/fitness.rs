@@ -35,12 +35,10 @@ pub(crate) fn judge(node: PlannedNode, file: Option<&Path>) -> Result<PreflightR
 /// The step of an install: reports every finding, and is an error if the install must not begin. `creator` is that of
 /// [`ClusterWait`].
 pub(crate) fn step(
-    config: &InstallConfig,
-    not_before: u64,
+    node: PlannedNode,
     creator: &dyn Fn() -> Option<String>,
     progress: &Progress,
 ) -> Result<PreflightReport> {
-    let node = PlannedNode { not_before: Some(not_before), ..PlannedNode::of(config) };
     progress.within("preflight", "Checking the machine", || {
         let report = once_cluster_is_up(&node, creator, progress)?;
         report.tell(progress);

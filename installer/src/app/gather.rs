@@ -22,7 +22,8 @@ use medium::customization::{self, Content, area};
 use medium::payload_sources::BOOT_MEDIUM;
 use medium::payload_sources::{
     Chain, LocalMedium, PayloadPlace, PayloadSource, VerifyingReader, expected_customization,
-    expected_manifest, is_medium, is_url, judge_release, read_manifest, require_origin, served, source,
+    expected_manifest, is_medium, is_url, judge_release, read_hardware, read_manifest, require_origin,
+    served, source,
 };
 use model::config::sources::{
     CombinedConfig, Document, Gathering, SourceKind, SourceReader, SourceRequest, combine, gather,
@@ -151,6 +152,12 @@ const NAME_DIGEST: &str = "Use a signed release, serve the medium over https, or
     digest as the kernel parameter nqrust.release=sha256:DIGEST (`iso-builder inspect MEDIUM` prints it).";
 
 impl Media {
+    /// Whether a node can be on a disk with several paths by its release. That of an older builder cannot.
+    pub(crate) fn has_multipath(&self) -> Result<bool> {
+        let coverage = read_hardware(self.source.as_ref(), &self.release)?;
+        Ok(coverage.is_some_and(|coverage| coverage.multipath))
+    }
+
     /// Checks that the release is authentic, before it is written to a disk.
     ///
     /// # Errors

@@ -22,12 +22,13 @@ use install::installed::{InstallRecord, ReinstallDecision, decide};
 use install::late_devices::scan_complete;
 use install::plan::{AfterInstall, NodeTexts, SealedPlan};
 use install::resolve::{SystemFetch, resolve};
-use machine::inventory::{Inventory, Roots};
+use machine::inventory::{Disk, Inventory, Roots};
 use machine::live::multipath::join_paths;
 use machine::live::{is_live, set_up_network};
 use machine::machine_id::MachineId;
 use machine::unsigned_record::UnsignedRecord;
 use model::config::{self, InstallConfig, Secret};
+use preflight::PlannedNode;
 use transfer::download::RetryPolicy;
 
 #[allow(clippy::large_enum_variant)]
@@ -89,7 +90,13 @@ pub(crate) fn carry_out(
     record.resolved(config);
     let draft = |guid| media.plan(config, &inventory, guid);
     let plan = draft(uuid::Uuid::new_v4())?;
-    let preflight = fitness::step(config, media.release.epoch, &|| record.creator_status(), progress)?;
+    let maps = inventory.disks.iter().any(Disk::is_map);
+    let node = PlannedNode {
+        not_before: Some(media.release.epoch),
+        several_paths: maps.then(|| media.has_multipath()).transpose()?,
+        ..PlannedNode::of(config)
+    };
+    let preflight = fitness::step(node, &|| record.creator_status(), progress)?;
     record.plan(&plan);
     // From here on signals are handled only where it is safe to stop.
     let cancel = cancel();

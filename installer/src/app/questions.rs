@@ -326,7 +326,11 @@ impl InstallMachine for QuestionedMachine<'_> {
 
     fn check(&self, config: &InstallConfig) -> Result<PreflightReport> {
         let config = &started_image::with_its_disks(config, self.settings.first_start);
-        let intent = PlannedNode { not_before: Some(self.media.release.epoch), ..PlannedNode::of(config) };
+        let intent = PlannedNode {
+            not_before: Some(self.media.release.epoch),
+            several_paths: self.media.has_multipath().ok(),
+            ..PlannedNode::of(config)
+        };
         match self.settings.rehearsal {
             Some(_) => Ok(preflight::run(&self.facts()?, &intent, &Offline)),
             None => fitness::check(intent),

@@ -23,6 +23,7 @@ use machine::nics::{RememberedCards, record};
 use machine::paths::DOCUMENT;
 use machine::unsigned_record::UnsignedRecord;
 use model::config::{InstallConfig, Mode};
+use preflight::PlannedNode;
 use transfer::download::RetryPolicy;
 use ui::questions::ShownPlan;
 
@@ -43,7 +44,11 @@ pub(crate) fn become_node(
     let mut warn = |text| progress.note("configuration", format!("warning: {text}"));
     let mut config = resolve(config, &fetch, &mut warn)?;
     // No server of a fleet follows the first start of a disk image.
-    let preflight = fitness::step(&with_its_disks(&config, true), media.release.epoch, &|| None, progress)?;
+    let node = PlannedNode {
+        not_before: Some(media.release.epoch),
+        ..PlannedNode::of(&with_its_disks(&config, true))
+    };
+    let preflight = fitness::step(node, &|| None, progress)?;
     if let Some(authority) = &preflight.authority {
         pin(&mut config, authority);
     }

@@ -1,4 +1,4 @@
-//! `hardware.json`: what the OS image can drive, with the modules that the initrd has too.
+//! `hardware.json`: what the OS image can drive, with what the initrd has of it.
 
 use std::fs::{self, File};
 use std::io::Seek;
@@ -9,6 +9,8 @@ use formats::initrd;
 use formats::kernel_modules::{is_module, name_of};
 use model::hardware::HardwareCoverage;
 use model::release::HARDWARE;
+
+use crate::product;
 
 /// Makes [`HARDWARE`] in `out`; nothing if the kernel has no modules.
 pub(super) fn complete(coverage: &Path, initrd: &Path, out: &Path) -> Result<()> {
@@ -21,7 +23,9 @@ pub(super) fn complete(coverage: &Path, initrd: &Path, out: &Path) -> Result<()>
     let mut archives = tempfile::tempfile_in(out).with_context(what)?;
     initrd::unpack(&mut File::open(initrd).with_context(what)?, &mut archives).with_context(what)?;
     archives.rewind().with_context(what)?;
-    for path in initrd::entries(&mut archives).with_context(what)?.keys().filter(|path| is_module(path)) {
+    let entries = initrd::entries(&mut archives).with_context(what)?;
+    coverage.multipath = product::INITRD_MULTIPATH.iter().all(|path| entries.contains_key(*path));
+    for path in entries.keys().filter(|path| is_module(path)) {
         let name = name_of(Path::new(path));
         if let Ok(at) = coverage.modules.binary_search_by(|module| module.name.cmp(&name)) {
             coverage.modules[at].initrd = true;
@@ -40,7 +44,7 @@ mod tests {
 
     use super::*;
 
-    fn made(modules: &[&str]) -> Option<HardwareCoverage> {
+    fn made(modules: &[&str], further: &[&'static str]) -> Option<HardwareCoverage> {
         let module = |name: &&str| CoveredModule { name: (*name).into(), ..CoveredModule::default() };
         let coverage = HardwareCoverage {
             format: FORMAT,
@@ -48,6 +52,7 @@ mod tests {
             kernel: "6.12.1".into(),
             systemd: None,
             naming_scheme: None,
+            multipath: false,
             modules: modules.iter().map(module).collect(),
             firmware: Default::default(),
         };
@@ -55,11 +60,13 @@ mod tests {
         let at = |name: &str| directory.path().join(name);
         fs::write(at("coverage"), coverage.to_bytes()).unwrap();
         let file = |path| ArchivedFile { path, content: b"x", executable: false };
-        let plain = archive(&[
+        let mut files = vec![
             file("usr/lib/modules/6.12.1/kernel/virtio-net.ko"),
             file("usr/lib/modules/6.12.1/modules.dep"),
             file("usr/lib/modules/6.12.1/kernel/unknown.ko"),
-        ]);
+        ];
+        files.extend(further.iter().map(|path| file(path)));
+        let plain = archive(&files);
         let mut packed = Vec::new();
         initrd::pack(&mut std::io::Cursor::new(plain), &mut packed).unwrap();
         fs::write(at("initrd"), packed).unwrap();
@@ -69,8 +76,15 @@ mod tests {
 
     #[test]
     fn the_modules_of_the_initrd_are_told_and_a_kernel_without_modules_has_no_list() {
-        let coverage = made(&["bnx2x", "virtio_net"]).unwrap();
+        let coverage = made(&["bnx2x", "virtio_net"], &[]).unwrap();
         assert_eq!(coverage.modules.iter().map(|module| module.initrd).collect::<Vec<_>>(), [false, true]);
-        assert_eq!(made(&[]), None);
+        assert_eq!(made(&[], &[]), None);
+    }
+
+    #[test]
+    fn a_node_can_be_on_a_disk_with_several_paths_if_the_initrd_has_multipathd_and_its_rules() {
+        let can = |files: &[&'static str]| made(&["bnx2x"], files).unwrap().multipath;
+        assert!(can(&product::INITRD_MULTIPATH));
+        assert!(!can(&product::INITRD_MULTIPATH[1..]) && !can(&[]));
     }
 }

@@ -18,6 +18,11 @@ include!(concat!(env!("OUT_DIR"), "/overlays.rs"));
 /// The unit of the initrd that mounts an installed node's partitions. Without it no medium and no node starts.
 pub const INITRD_UNIT: &str = "usr/lib/systemd/system/nqrust-boot.service";
 
+/// The files of the initrd without which no node can be on a disk with several paths. dracut takes the first from the base, and our module
+/// the rule.
+pub const INITRD_MULTIPATH: [&str; 2] =
+    ["usr/sbin/multipathd", "usr/lib/nqrust/multipath/60-multipath.rules"];
+
 /// One file of the product, by its path below the root.
 #[derive(Clone, Copy, Debug)]
 struct ProductFile {

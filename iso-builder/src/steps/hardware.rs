@@ -46,6 +46,7 @@ fn coverage(architecture: Architecture, tree: &Tree, kernel: &str) -> Result<Har
         kernel: kernel.to_owned(),
         systemd,
         naming_scheme: systemd.filter(|_| is_debian(tree)).and_then(NamingScheme::of_systemd),
+        multipath: false,
         modules: modules.into_iter().map(module).collect(),
         firmware: firmware(tree)?,
     })

@@ -136,6 +136,7 @@ fn several_paths(search: DiskSearch<'_>, disk: &Disk, others: &[&Disk]) -> Failu
     let what = format!("{} are paths to one disk, {wwn}, and no multipath map holds them", paths.join(", "));
     refuse(what).hint(format!(
         "Start multipathd, then name the map: {key}: {{wwn: {}}} selects it. \
+         A live system without multipathd needs a medium with the package multipath-tools in base.debian.include. \
          If they are several disks that report one name, detach all but one.",
         hints::quoted(&bare_wwn(wwn))
     ))

@@ -11,6 +11,7 @@ use super::takedown;
 use super::target::{Target, target};
 use base::failure::Failure;
 use machine::inventory::{Disk, Holder, Inventory};
+use model::boot::MultipathId;
 use model::config::InstallConfig;
 
 /// The disks that an install is for, as the configuration chooses them.
@@ -53,6 +54,8 @@ pub(super) struct DiskRoles<'a> {
     pub(super) wiped: Vec<WipedDisk>,
     /// What holds the disks that are written or wiped, each before what it is made of.
     pub(super) taken_down: Vec<Holder>,
+    /// The disks of the node that have several paths.
+    pub(super) multipath: Vec<MultipathId>,
     /// What the configuration asks for and does not get, each a sentence.
     pub(super) warnings: Vec<String>,
 }
@@ -73,11 +76,9 @@ impl<'a> DiskRoles<'a> {
         warnings.extend(raid_set::refuse_part(inventory, &erased, disks::least(install, SYSTEM))?);
         let taken_down = takedown::order(install, inventory, &erased, kept.as_ref())?;
         warnings.extend(disks::without_effect(install, chosen.system, chosen.data));
-        if !config.os.external_storage_config.enabled {
-            warnings.extend(disks::single_path(&all));
-        }
+        let multipath = disks::multipath(&all)?;
         warnings.extend(disks::unread(all.into_iter()));
-        Ok(Self { chosen, target, kept, wiped, taken_down, warnings })
+        Ok(Self { chosen, target, kept, wiped, taken_down, multipath, warnings })
     }
 
     /// The data disk, if it is a separate one and is written.

@@ -14,6 +14,7 @@ use super::target::{Target, refuse, target};
 use base::failure::{Class, Failure};
 use base::size::ByteSize;
 use machine::inventory::{Disk, FoundPartition, Inventory, Signature, SignatureKind};
+use model::boot::MultipathId;
 use model::config::sizes::PartitionSizes;
 use model::config::{Install, Role, Wipe, WipeFailure};
 
@@ -133,16 +134,22 @@ pub(super) fn written_or_wiped<'a>(
     changed.iter().copied().chain(wiped).collect()
 }
 
-/// Warnings about disks of several paths on a node that does not run multipathd.
-pub(super) fn single_path(disks: &[&Disk]) -> Vec<String> {
-    let several = disks.iter().filter(|disk| disk.paths.len() > 1);
-    let warning = |disk: &&&Disk| {
-        let (path, count) = (disk.path.display(), disk.paths.len());
-        format!(
-            "{path} has {count} paths, and the node uses one: os.external_storage_config.enabled is false."
-        )
+/// By which the initrd of the node knows those of its disks that are maps of several paths.
+pub(super) fn multipath(disks: &[&Disk]) -> Result<Vec<MultipathId>, Failure> {
+    let maps = disks.iter().filter(|disk| disk.is_map());
+    let named = |disk: &&&Disk| {
+        disk.multipath_id().and_then(MultipathId::new).ok_or_else(|| {
+            let what =
+                format!("{} is a disk with several paths, and its WWID is not usable", disk.path.display());
+            Failure::new(Class::Hardware, what)
+                .because(anyhow!(
+                    "a kernel argument can have letters, digits and _-.:+, not {:?}",
+                    disk.multipath_id().unwrap_or_default()
+                ))
+                .hint("Let the storage offer it on a single path.")
+        })
     };
-    several.map(|disk| warning(&disk)).collect()
+    maps.map(|disk| named(&disk)).collect()
 }
 
 /// Warnings about disks that may lose more than could be read.

@@ -98,6 +98,7 @@ fn volumes(roles: &DiskRoles<'_>, layout: &NewLayout) -> Result<Volumes> {
         persistent: needed(PartitionName::Persistent)?,
         data: find(PartitionName::Data).or(roles.kept.as_ref().map(|kept| BootVolume::Partition(kept.uuid))),
         arrays: arrays.iter().map(|array| array.uuid).collect(),
+        multipath: roles.multipath.clone(),
     })
 }
 

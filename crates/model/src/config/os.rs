@@ -188,7 +188,8 @@ pub struct Sshd {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExternalStorage {
-    /// Whether multipathd runs. Where it does not, the kernel is told `multipath=off`.
+    /// Whether multipathd takes every disk with several paths. Those that the node is on it takes in any case; where there are none
+    /// and this is false, the kernel is told `multipath=off`.
     pub enabled: bool,
     /// Which devices multipathd leaves alone: a list names the only vendors and products that it takes.
     #[serde(skip_serializing_if = "Option::is_none")]

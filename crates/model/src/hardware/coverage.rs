@@ -27,6 +27,9 @@ pub struct HardwareCoverage {
     /// The scheme by which it names network cards unless a kernel argument says otherwise; none if it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "known_scheme")]
     pub naming_scheme: Option<NamingScheme>,
+    /// Whether its initrd starts multipathd for the disks that a node names, so that a node can be on a disk with several paths.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub multipath: bool,
     /// By name.
     pub modules: Vec<CoveredModule>,
     /// Files below the directories of firmware of the OS image, without the ends of packed ones; by name.
@@ -126,6 +129,7 @@ mod tests {
             kernel: "6.12.1-amd64".into(),
             systemd: Some(257),
             naming_scheme: NamingScheme::of_systemd(257),
+            multipath: true,
             modules: vec![
                 module,
                 CoveredModule { name: "ahci".into(), built_in: true, ..CoveredModule::default() },
@@ -137,7 +141,7 @@ mod tests {
             String::from_utf8(bytes.clone()).unwrap(),
             concat!(
                 r#"{"format":1,"architecture":"amd64","kernel":"6.12.1-amd64","systemd":257,"naming_scheme":"v257","#,
-                r#""modules":[{"name":"bnx2x","initrd":true,"aliases":["pci:v000014E4d0000168Esv*"],"#,
+                r#""multipath":true,"modules":[{"name":"bnx2x","initrd":true,"aliases":["pci:v000014E4d0000168Esv*"],"#,
                 r#""firmware":["bnx2x/a.fw"]},{"name":"ahci","built_in":true}],"firmware":["bnx2x/a.fw"]}"#,
                 "\n"
             )
@@ -170,6 +174,7 @@ mod tests {
             kernel: "1".into(),
             systemd: None,
             naming_scheme: None,
+            multipath: false,
             modules: (0..2000).map(module).collect(),
             firmware: BTreeSet::new(),
         };

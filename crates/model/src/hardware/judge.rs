@@ -40,6 +40,8 @@ pub enum HardwareProblem {
     NoFirmware { module: String, files: Vec<String> },
     /// Udev of the release names the card otherwise.
     Renamed { to: String },
+    /// The node is on disks with several paths, and the initrd of the release has no multipathd.
+    NoMultipath,
     /// The configuration names a module that the kernel of the release does not have.
     NoModule { module: String },
     /// The configuration sets a kernel setting of a module that the kernel of the release does not have.
@@ -63,6 +65,9 @@ impl HardwareProblem {
             }
             Self::Renamed { .. } => {
                 "Keep the scheme with the kernel argument net.naming-scheme, or change what names the card."
+            }
+            Self::NoMultipath => {
+                "Build the release with the package multipath-tools, in base.debian.include."
             }
             Self::NoModule { .. } => {
                 "Remove the module from the configuration, or build the release with it."
@@ -95,6 +100,9 @@ impl fmt::Display for LostHardware {
                 }
             }
             HardwareProblem::Renamed { to } => write!(f, " would be named {to}"),
+            HardwareProblem::NoMultipath => {
+                f.write_str(" have several paths, and the initrd would lack multipathd")
+            }
             HardwareProblem::NoModule { module } => {
                 write!(f, " names the module {module}, which the kernel would not have")
             }
@@ -102,6 +110,15 @@ impl fmt::Display for LostHardware {
                 write!(f, " comes with the module {module}, which the kernel would not have")
             }
         }
+    }
+}
+
+impl LostHardware {
+    /// What a node on disks with several paths loses under a release whose initrd has no multipathd.
+    #[must_use]
+    pub fn multipath() -> Self {
+        let (subject, problem) = ("the disks of the node".to_owned(), HardwareProblem::NoMultipath);
+        Self { subject, used_by: Vec::new(), problem }
     }
 }
 
@@ -230,6 +247,7 @@ mod tests {
             kernel: "6.12.1-amd64".into(),
             systemd: Some(257),
             naming_scheme: NamingScheme::of_systemd(257),
+            multipath: false,
             modules,
             firmware: texts(firmware),
         }

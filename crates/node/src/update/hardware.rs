@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use base::failure::{Class, Failure};
+use base::files::read_text;
 use formats::kernel_modules;
 use machine::inventory::{Inventory, Roots};
+use model::boot::BootParameters;
 use model::config::InstallConfig;
 use model::config::formats::kernel;
 use model::hardware::{HardwareCoverage, HardwareInUse, LostHardware, NamedModules, judge};
@@ -33,20 +35,25 @@ impl HardwareVerdict {
         release: &Release,
         coverage: Option<&HardwareCoverage>,
     ) -> anyhow::Result<Self> {
-        let Some(coverage) = coverage else { return Ok(Self::default()) };
+        let lost_maps = (is_on_maps(roots) && !coverage.is_some_and(|coverage| coverage.multipath))
+            .then(LostHardware::multipath);
+        let Some(coverage) = coverage else {
+            return Ok(Self { devices: None, lost: lost_maps.into_iter().collect() });
+        };
         let machine = Inventory::scan_with_hardware(roots)?.hardware.unwrap_or_default();
         let named = named(roots, &machine, config, release);
-        Ok(Self { devices: Some(machine.devices.len()), lost: judge(&machine, &named, coverage) })
+        let lost = judge(&machine, &named, coverage).into_iter().chain(lost_maps);
+        Ok(Self { devices: Some(machine.devices.len()), lost: lost.collect() })
     }
 
     /// What the verdict comes to, in a line.
     #[must_use]
     pub fn summary(&self) -> String {
         match (self.devices, self.lost.len()) {
-            (None, _) => "not checked: the release does not say what it can drive".into(),
+            (None, 0) => "not checked: the release does not say what it can drive".into(),
             (Some(1), 0) => "the driver in use is in the release".into(),
             (Some(count), 0) => format!("the drivers of {count} devices are in the release"),
-            (Some(_), _) => {
+            (_, _) => {
                 let lost: Vec<_> = self.lost.iter().map(ToString::to_string).collect();
                 format!("accepted although {}", lost.join("; "))
             }
@@ -69,6 +76,12 @@ impl HardwareVerdict {
             .because(anyhow::anyhow!("{}", lost.join("; ")))
             .hint(format!("{} To update nevertheless: --accept-hardware", hints.join(" "))))
     }
+}
+
+/// Whether the running node is on disks with several paths.
+fn is_on_maps(roots: &Roots) -> bool {
+    let line = read_text(&roots.proc.join("cmdline")).unwrap_or_default();
+    BootParameters::parse(&line).ok().flatten().is_some_and(|installed| !installed.multipath.is_empty())
 }
 
 fn named(roots: &Roots, machine: &HardwareInUse, config: &InstallConfig, release: &Release) -> NamedModules {
@@ -110,7 +123,10 @@ mod tests {
     }
 
     fn verdict(coverage: Option<&str>, document: &str) -> HardwareVerdict {
-        let machine = machine();
+        verdict_on(&machine(), coverage, document)
+    }
+
+    fn verdict_on(machine: &MachineTree, coverage: Option<&str>, document: &str) -> HardwareVerdict {
         let coverage = coverage.map(|modules| {
             let text = format!(
                 r#"{{"format":{FORMAT},"architecture":"amd64","kernel":"6.12","modules":[{modules}],"firmware":[]}}"#
@@ -129,6 +145,27 @@ mod tests {
         let verdict = verdict(None, DOCUMENT);
         verdict.require(&release()).unwrap();
         assert_eq!(verdict.summary(), "not checked: the release does not say what it can drive");
+    }
+
+    #[test]
+    fn a_node_on_a_disk_with_several_paths_takes_only_a_release_whose_initrd_has_multipathd() {
+        let machine = machine();
+        let line = "nqrust.slot=a nqrust.config=PARTUUID=0a0b0c0d-0000-4000-8000-000000000003 \
+                    nqrust.persistent=PARTUUID=0a0b0c0d-0000-4000-8000-000000000007 nqrust.multipath=3600c0ff0\n";
+        machine.file("proc/cmdline", line);
+        for coverage in [None, Some(BNX2X)] {
+            let refused = verdict_on(&machine, coverage, DOCUMENT);
+            let text = render(&refused.require(&release()).unwrap_err().into());
+            for part in [
+                "the disks of the node have several paths, and the initrd would lack multipathd",
+                "Build the release with the package multipath-tools, in base.debian.include.",
+            ] {
+                assert!(text.contains(part), "{part}: {text}");
+            }
+            assert!(refused.summary().starts_with("accepted although the disks"), "{}", refused.summary());
+        }
+        let capable = format!(r#"{BNX2X}],"multipath":true,"aside":["#);
+        verdict_on(&machine, Some(&capable), DOCUMENT).require(&release()).unwrap();
     }
 
     #[test]

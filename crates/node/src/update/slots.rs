@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -13,8 +14,10 @@ use base::failure::{Class, Failure};
 use base::files::read_text;
 use base::progress::Progress;
 use base::size::ByteSize;
+use formats::partition_table;
 use install::execute::{ChangedRecord, OpenSlot, SlotCheck, SlotSource, change_record, require_slot_room};
 use install::plan::{Partition, PartitionName, SectorSize, Target};
+use machine::inventory::{map_of_partition, map_partitions};
 use machine::mounted::mounted;
 use machine::paths::below;
 use model::boot::record::BootRecord;
@@ -191,8 +194,13 @@ struct Sysfs<'a> {
 }
 
 impl Sysfs<'_> {
+    /// The directory of sysfs with all disks, partitions and devices of the device mapper.
+    fn block(&self) -> PathBuf {
+        below(self.root, "/sys/class/block")
+    }
+
     fn class(&self, name: &str) -> PathBuf {
-        below(self.root, "/sys/class/block").join(name)
+        self.block().join(name)
     }
 
     fn by_uuid(&self, uuid: Uuid) -> Result<String> {
@@ -237,6 +245,9 @@ impl Sysfs<'_> {
     }
 
     fn disk_of(&self, partition: &str) -> Result<String> {
+        if let Some(map) = map_of_partition(&self.block(), partition) {
+            return Ok(map);
+        }
         let real =
             fs::canonicalize(self.class(partition)).with_context(|| format!("looking at {partition}"))?;
         let disk = real.parent().and_then(Path::file_name).context("a partition without a disk")?;
@@ -254,7 +265,24 @@ impl Sysfs<'_> {
                 return Ok(child.file_name().to_string_lossy().into_owned());
             }
         }
-        anyhow::bail!("/dev/{disk} has no partition {}", name.as_str())
+        self.mapped_partition(disk, name)?
+            .with_context(|| format!("/dev/{disk} has no partition {}", name.as_str()))
+    }
+
+    /// The partition of a map of several paths with this name: sysfs has only its number, so that the table on the map tells it.
+    fn mapped_partition(&self, map: &str, name: PartitionName) -> Result<Option<String>> {
+        let partitions = map_partitions(&self.block(), map);
+        if partitions.is_empty() {
+            return Ok(None);
+        }
+        let node = below(self.root, &node(map).to_string_lossy());
+        let file = fs::File::open(&node).with_context(|| format!("opening /dev/{map}"))?;
+        let read = |offset: u64, buffer: &mut [u8]| file.read_exact_at(buffer, offset);
+        let tables = partition_table::read(&read, self.size(map)?, self.sector(map)?.bytes());
+        let table = tables.valid().with_context(|| format!("/dev/{map} has no partition table"))?;
+        let entry = table.entries.iter().find(|entry| entry.name == name.as_str());
+        let named = |number: u32| partitions.into_iter().find(|(found, _)| *found == number);
+        Ok(entry.and_then(|entry| named(entry.number)).map(|(_, name)| name))
     }
 
     /// The array that a partition is a half of, and its members. One that is being filled, or that the kernel has given up, does not count:
@@ -277,19 +305,23 @@ impl Sysfs<'_> {
 
     fn target(&self, name: &str) -> Result<Target> {
         let path = node(name);
-        let real = fs::canonicalize(self.class(name))?;
-        // A partition has no queue of its own.
-        let places = [real.join("queue"), real.join("../queue")];
-        let sector = places.iter().find_map(|queue| read_text(&queue.join("logical_block_size")).ok());
-        let bytes: u32 = sector.as_deref().map_or(Ok(512), |text| text.trim().parse())?;
         Ok(Target {
             description: path.display().to_string(),
             path,
             name: name.to_owned(),
             size: self.size(name)?,
-            sector: SectorSize::try_from(bytes)?,
+            sector: self.sector(name)?,
             signatures: Vec::new(),
         })
+    }
+
+    fn sector(&self, name: &str) -> Result<SectorSize> {
+        let real = fs::canonicalize(self.class(name))?;
+        // A partition has no queue of its own.
+        let places = [real.join("queue"), real.join("../queue")];
+        let sector = places.iter().find_map(|queue| read_text(&queue.join("logical_block_size")).ok());
+        let bytes: u32 = sector.as_deref().map_or(Ok(512), |text| text.trim().parse())?;
+        Ok(SectorSize::try_from(bytes)?)
     }
 }
 
@@ -298,6 +330,7 @@ mod tests {
     use super::*;
     use base::failure::{class_of, render};
     use std::os::unix::fs::symlink;
+    use testing::specimens::Specimen;
 
     const ESP: &str = "0a0b0c0d-0000-4000-8000-000000000002";
 
@@ -366,7 +399,7 @@ mod tests {
     fn installed(slot: Slot, esp: Option<&str>) -> BootParameters {
         let volume = model::boot::BootVolume::Partition(Uuid::nil());
         let esp = esp.map(|esp| esp.parse().unwrap());
-        BootParameters { slot, config: volume, persistent: volume, data: None, esp }
+        BootParameters { slot, config: volume, persistent: volume, data: None, esp, multipath: Vec::new() }
     }
 
     #[test]
@@ -394,6 +427,89 @@ mod tests {
         // The boot volume is counted from the end of the partition, not of the array.
         assert!(b.whole.size < b.partition.size);
         assert_eq!(slots.esps, ["/dev/vda2", "/dev/vdb2"].map(Path::new));
+    }
+
+    /// The disk of the node behind two paths, `vda` being one of them: its partitions are devices of the device mapper, as kpartx makes
+    /// them, and udev has removed those of the paths.
+    fn several_paths() -> (tempfile::TempDir, Specimen) {
+        let root = machine();
+        let disk = Specimen::new(ByteSize::gib(16).get(), 4096);
+        let parts = ["bios", "esp", "config", "root-a", "root-b", "recovery"];
+        let at = |index: usize| (1 << 20) + ((index as u64) << 31);
+        let parts: Vec<_> =
+            parts.iter().enumerate().map(|(index, name)| (at(index), 1 << 31, *name)).collect();
+        disk.gpt(&parts);
+        let put = |path: String, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        for number in 0..=6 {
+            let name = format!("dm-{number}");
+            let at = format!("sys/devices/virtual/block/{name}");
+            let (uuid, size) = match number {
+                0 => ("mpath-3600c0ff0".to_owned(), ByteSize::gib(16)),
+                _ => (format!("part{number}-mpath-3600c0ff0"), ByteSize::gib(2)),
+            };
+            put(format!("{at}/dm/uuid"), &uuid);
+            put(format!("{at}/size"), &(size.get() / 512).to_string());
+            put(format!("{at}/dev"), &format!("253:{}", 10 + number));
+            put(format!("{at}/queue/logical_block_size"), "4096\n");
+            class(root.path(), &name, &root.path().join(&at));
+            match number {
+                0 => put(format!("{at}/slaves/vda"), ""),
+                _ => {
+                    put(format!("{at}/slaves/dm-0"), "");
+                    put(format!("sys/devices/virtual/block/dm-0/holders/{name}"), "");
+                }
+            }
+        }
+        for number in [2, 4, 5, 6] {
+            fs::remove_dir_all(root.path().join(format!("sys/devices/vda/vda{number}"))).unwrap();
+        }
+        let map = root.path().join("dev/dm-0");
+        fs::remove_file(&map).unwrap();
+        symlink(&disk.path, map).unwrap();
+        let esp = root.path().join("dev/disk/by-partuuid").join(ESP);
+        fs::remove_file(&esp).unwrap();
+        symlink("../../dm-2", esp).unwrap();
+        mount(root.path(), "253:14");
+        (root, disk)
+    }
+
+    #[test]
+    fn the_slots_of_a_disk_with_several_paths_are_partitions_of_its_map() {
+        let (root, _disk) = several_paths();
+        let slots = NodeSlots::find(root.path(), &installed(Slot::A, Some(ESP))).unwrap();
+        for (slot, name) in [(Slot::A, "dm-4"), (Slot::B, "dm-5"), (Slot::Recovery, "dm-6")] {
+            let whole = &slots.slot(slot).whole;
+            assert_eq!(
+                (whole.name.as_str(), whole.size, whole.sector),
+                (name, ByteSize::gib(2), SectorSize::B4096)
+            );
+        }
+        assert_eq!(slots.esps, [Path::new("/dev/dm-2")]);
+        let uuid = "0a0b0c0d-0000-4000-8000-000000000004";
+        symlink("../../dm-4", root.path().join("dev/disk/by-partuuid").join(uuid)).unwrap();
+        let others =
+            SlotDevices::beside_root(root.path(), Slot::A, &BootVolume::Partition(uuid.parse().unwrap()));
+        assert_eq!(
+            others.iter().map(|other| other.whole.name.as_str()).collect::<Vec<_>>(),
+            ["dm-5", "dm-6"]
+        );
+    }
+
+    #[test]
+    fn a_partition_that_a_map_lacks_is_named_and_so_is_one_that_kpartx_has_not_made() {
+        let (root, disk) = several_paths();
+        let refused =
+            |root: &Path| render(&NodeSlots::find(root, &installed(Slot::A, Some(ESP))).unwrap_err());
+        fs::remove_file(root.path().join("sys/devices/virtual/block/dm-0/holders/dm-6")).unwrap();
+        let text = refused(root.path());
+        assert!(text.contains("/dev/dm-0 has no partition recovery"), "{text}");
+        disk.put(0, &[0; 1 << 16]).put(disk.size - (1 << 16), &[0; 1 << 16]);
+        let text = refused(root.path());
+        assert!(text.contains("/dev/dm-0 has no partition table"), "{text}");
     }
 
     #[test]

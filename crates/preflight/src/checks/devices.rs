@@ -61,25 +61,45 @@ pub(super) fn disk_speed(subject: &CheckSubject<'_>) -> CheckOutcome {
     }
 }
 
-/// A node finds the partitions of its disk by identifiers that they have on every path, and its initrd starts no multipathd. So its parts
-/// can use different paths, whose writes the kernel does not see as those of one disk.
+/// A node finds the partitions of its disk by identifiers that they have on every path. Without multipathd in the initrd its parts would use
+/// different paths, whose writes the kernel does not see as those of one disk.
 pub(super) fn disk_paths(subject: &CheckSubject<'_>) -> CheckOutcome {
     let disk = match target(subject) {
         Ok(disk) => disk,
         // The disk check reports it already.
         Err(_) => return CheckOutcome::could_not_run("the disk is not known; see disk-size"),
     };
-    match disk.paths.len() {
-        0 | 1 => CheckOutcome::passed(format!("one path leads to {}", disk.path.display())),
-        paths => CheckOutcome::found(
+    let data = subject
+        .node
+        .data_disk
+        .as_ref()
+        .and_then(|selector| choose_disk(&subject.facts.inventory, Some(selector), None).ok());
+    let maps: Vec<_> = [Some(disk), data].into_iter().flatten().filter(|disk| disk.is_map()).collect();
+    let paths: Vec<_> =
+        maps.iter().map(|map| format!("{} paths lead to {}", map.paths.len(), map.path.display())).collect();
+    let paths = paths.join(", ");
+    if maps.is_empty() {
+        return CheckOutcome::passed(format!("one path leads to {}", disk.path.display()));
+    }
+    if subject.node.mirror.is_some() && disk.is_map() {
+        return CheckOutcome::found(
+            format!("{paths}, and the system is to be mirrored; nobody has tried both"),
+            "Leave install.mirror out: storage with several paths is redundant itself.",
+        );
+    }
+    match subject.node.several_paths {
+        Some(true) => CheckOutcome::passed(paths),
+        Some(false) => CheckOutcome::found(
             format!(
-                "{paths} paths lead to {}; a node that starts from such a disk takes one of them by chance, and \
-                 cannot be updated",
-                disk.path.display()
+                "{paths}, and the initrd of the release has no multipathd; a node would take one path by chance, and could \
+                 not be updated"
             ),
-            "Install on a local disk, or let the storage offer this one on a single path. As install.data_disk it \
-             can have several.",
+            "Build the release with the package multipath-tools in base.debian.include, or let the storage offer the disk \
+             on a single path.",
         ),
+        None => CheckOutcome::could_not_run(format!(
+            "{paths}, and the release is not known; its initrd has to have multipathd"
+        )),
     }
 }
 

@@ -144,8 +144,8 @@ pub static CHECKS: &[Check] = &[
     },
     Check {
         name: "disk-paths",
-        title: "one path to the disk",
-        looks_at: "how many paths lead to the disk to install on",
+        title: "the node can use the paths to its disks",
+        looks_at: "how many paths lead to the disks for system and data, and whether the initrd of the release has multipathd",
         levels: levels(Error, Error),
         class: Class::Hardware,
         waivable: true,

@@ -223,8 +223,7 @@ fn the_size_of_the_disk() {
 }
 
 #[test]
-fn a_system_disk_has_one_path() {
-    let node = PlannedNode::default();
+fn a_disk_with_several_paths_needs_multipathd_in_the_initrd_of_the_release() {
     let paths = |count: usize| {
         move |inventory: &mut Inventory| {
             let path = |number| DiskPath {
@@ -235,12 +234,20 @@ fn a_system_disk_has_one_path() {
             inventory.disks[0].paths = (0..count).map(path).collect();
         }
     };
-    for count in [0, 1] {
-        expect(&with("disk-paths", &node, paths(count)), "passed", "/dev/sda");
+    let node = |several_paths| PlannedNode { several_paths, ..PlannedNode::default() };
+    for several_paths in [None, Some(false), Some(true)] {
+        expect(&with("disk-paths", &node(several_paths), paths(0)), "passed", "one path leads to /dev/sda");
     }
-    expect(&with("disk-paths", &node, paths(2)), "found", "2 paths lead to /dev/sda");
+    for count in [1, 2] {
+        let told = format!("{count} paths lead to /dev/sda");
+        expect(&with("disk-paths", &node(Some(true)), paths(count)), "passed", &told);
+        expect(&with("disk-paths", &node(Some(false)), paths(count)), "found", &told);
+        expect(&with("disk-paths", &node(None), paths(count)), "could not run", "the release is not known");
+    }
+    let mirrored = PlannedNode { mirror: "/dev/sdb".parse().ok(), ..node(Some(true)) };
+    expect(&with("disk-paths", &mirrored, paths(2)), "found", "nobody has tried both");
     let none = |inventory: &mut Inventory| inventory.disks.clear();
-    expect(&with("disk-paths", &node, none), "could not run", "see disk-size");
+    expect(&with("disk-paths", &node(Some(true)), none), "could not run", "see disk-size");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use model::architecture::Architecture;
 use model::boot::grub::HOST_FILE;
-use model::boot::{BootVolume, array_id, grub, parameter};
+use model::boot::{BootVolume, MultipathId, array_id, grub, parameter};
 use model::config::InstallConfig;
 use model::config::formats::kernel;
 
@@ -26,6 +26,8 @@ pub(crate) struct Volumes {
     pub(crate) data: Option<BootVolume>,
     /// Every array of the node. The initrd starts these and no others.
     pub(crate) arrays: Vec<Uuid>,
+    /// The disks of the node that have several paths.
+    pub(crate) multipath: Vec<MultipathId>,
 }
 
 /// The function `nq_linux`, which loads the kernel of the slot of its argument from its boot volume.
@@ -74,7 +76,10 @@ fn words(architecture: Architecture, volumes: &Volumes, config: &InstallConfig) 
             .map(|console| format!("console={console}")),
     );
     words.push("$nq_words $slot_words $nq_own".to_owned());
-    if !config.os.external_storage_config.enabled {
+    if !volumes.multipath.is_empty() {
+        let maps: Vec<_> = volumes.multipath.iter().map(ToString::to_string).collect();
+        words.push(format!("{}={}", parameter::MULTIPATH, maps.join(",")));
+    } else if !config.os.external_storage_config.enabled {
         words.push("multipath=off".into());
     }
     let own = config.os.additional_kernel_arguments.as_deref().unwrap_or_default();
@@ -116,11 +121,24 @@ mod tests {
 
     fn volumes() -> Volumes {
         let [root_a, root_b, recovery, config, persistent] = [BootVolume::Partition(Uuid::nil()); 5];
-        Volumes { root_a, root_b, recovery, config, persistent, data: None, arrays: Vec::new() }
+        Volumes {
+            root_a,
+            root_b,
+            recovery,
+            config,
+            persistent,
+            data: None,
+            arrays: Vec::new(),
+            multipath: Vec::new(),
+        }
     }
 
     fn linux(config: &InstallConfig) -> String {
-        let text = node_cfg(Architecture::Amd64, &volumes(), config);
+        line_of(&volumes(), config)
+    }
+
+    fn line_of(volumes: &Volumes, config: &InstallConfig) -> String {
+        let text = node_cfg(Architecture::Amd64, volumes, config);
         let mut lines = text.lines().map(str::trim_start).filter(|line| line.starts_with("linux "));
         lines.next().unwrap().to_owned()
     }
@@ -137,6 +155,19 @@ mod tests {
         assert!(line.ends_with(" multipath=off intel_iommu=on 'dyndbg=file a.c +p'"), "{line}");
         config.os.external_storage_config.enabled = true;
         assert!(!linux(&config).contains("multipath"));
+    }
+
+    #[test]
+    fn disks_with_several_paths_are_named_to_the_initrd_whatever_the_configuration_says_of_multipathd() {
+        let multipath = ["3600c0ff0", "3600c0ff1"].map(|id| MultipathId::new(id).unwrap()).to_vec();
+        let volumes = Volumes { multipath, ..volumes() };
+        let mut config = InstallConfig::default();
+        for enabled in [false, true] {
+            config.os.external_storage_config.enabled = enabled;
+            let line = line_of(&volumes, &config);
+            assert!(line.contains(" nqrust.multipath=3600c0ff0,3600c0ff1"), "{line}");
+            assert!(!line.contains("multipath=off"), "{line}");
+        }
     }
 
     #[test]

@@ -354,13 +354,39 @@ fn a_disk_that_is_too_small_is_not_proposed() {
 }
 
 #[test]
-fn a_disk_of_several_paths_warns_where_the_node_uses_one() {
-    let mut map = disk("dm-0", ByteSize::gib(16));
+fn the_node_is_told_of_its_disks_with_several_paths_by_their_wwids() {
     let way = |name: &str| DiskPath { name: name.into(), path: format!("/dev/{name}").into(), links: vec![] };
-    map.paths = vec![way("sda"), way("sdb")];
+    let map = |name: &str, wwid: &str, paths: &[&str]| Disk {
+        path: format!("/dev/mapper/{wwid}").into(),
+        paths: paths.iter().map(|name| way(name)).collect(),
+        ..disk(name, ByteSize::gib(16))
+    };
     let mut config = trial();
-    let warnings = try_plan(&config, std::slice::from_ref(&map)).unwrap().warnings;
-    assert!(warnings[0].contains("has 2 paths, and the node uses one"), "{warnings:?}");
-    config.os.external_storage_config.enabled = true;
-    assert!(try_plan(&config, &[map]).unwrap().warnings.is_empty());
+    let node_cfg = |config: &InstallConfig, disks: &[Disk]| {
+        let plan = try_plan(config, disks).unwrap();
+        assert!(plan.warnings.is_empty(), "{:?}", plan.warnings);
+        let files = plan.steps.iter().find_map(|step| match step {
+            Step::Esp(content) => Some(&content.files),
+            _ => None,
+        });
+        match &files.unwrap().iter().find(|file| file.path == "grub/node.cfg").unwrap().content {
+            PlannedContent::Text(text) => text.clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    // One path may have failed before the install.
+    for paths in [&["sda", "sdb"][..], &["sda"]] {
+        let text = node_cfg(&config, &[map("dm-0", "3600c0ff0", paths)]);
+        assert!(text.contains(" nqrust.multipath=3600c0ff0") && !text.contains("multipath=off"), "{text}");
+    }
+    let mut friendly = map("dm-0", "mpatha", &["sda", "sdb"]);
+    friendly.links = vec!["/dev/disk/by-id/dm-uuid-mpath-3600c0ff1".into()];
+    assert!(node_cfg(&config, &[friendly]).contains(" nqrust.multipath=3600c0ff1"));
+    let (_, text) = refusal(&config, &[map("dm-0", "a b", &["sda", "sdb"])]);
+    assert!(text.contains("not \"a b\""), "{text}");
+    // A local disk for the system, and one with several paths for data.
+    config.install.device = serde_json::from_str(r#""/dev/sdz""#).unwrap();
+    config.install.data_disk = serde_json::from_str(r#""/dev/mapper/3600c0ff2""#).unwrap();
+    let disks = [disk("sdz", ByteSize::gib(16)), map("dm-0", "3600c0ff2", &["sda", "sdb"])];
+    assert!(node_cfg(&config, &disks).contains(" nqrust.multipath=3600c0ff2"));
 }

@@ -40,6 +40,30 @@ install() {
     inst_hook emergency 99 "$moddir/say-why.sh"
     inst_hook shutdown-emergency 99 "$moddir/say-why.sh"
     inst_multiple curl journalctl cat losetup rm sed sha256sum sleep
+    # dracut's own module is there where the base has multipath-tools.
+    if dracut_module_included multipath; then
+        inst_multipath
+    fi
     $SYSTEMCTL -q --root "$initdir" add-requires initrd-root-fs.target nqrust-boot.service
     $SYSTEMCTL -q --root "$initdir" add-wants sysinit.target nqrust-trial.timer
+}
+
+# Disks with several paths: what dracut's module multipath leaves out. It knows neither the names of Debian's rules nor what those run.
+# Only a node that names such disks on its kernel command line has the rules in effect, and starts multipathd.
+inst_multipath() {
+    inst_simple "$moddir/multipathd.conf" "$systemdsystemunitdir/multipathd.service.d/10-nqrust.conf"
+    # In the place of a file that dracut wrote, or of one that the base has.
+    rm -f "$initdir/etc/multipath.conf"
+    inst_simple "$moddir/multipath.conf" /etc/multipath.conf
+    # The order of their names is that of udev's own rules.
+    for nqrust_rule in 56-dm-mpath 56-dm-parts 60-multipath 60-kpartx 68-del-part-nodes 99-z-dm-mpath-late; do
+        nqrust_file="/usr/lib/udev/rules.d/$nqrust_rule.rules"
+        [ ! -e "$nqrust_file" ] || inst_simple "$nqrust_file" "/usr/lib/nqrust/multipath/$nqrust_rule.rules"
+    done
+    inst_multiple cp partx
+    inst_multiple -o /usr/lib/udev/kpartx_id logger
+    inst_hook cmdline 36 "$moddir/multipath.sh"
+    # It looks for maps at the end of the initrd, which takes time where there can be none.
+    find "$initdir" -name '*-multipathd-needshutdown.sh' \
+        -exec sed -i '2i [ -n "$(getarg nqrust.multipath=)" ] || return 0' {} +
 }
