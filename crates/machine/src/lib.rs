@@ -15,7 +15,7 @@
 //! | [`machine_id`], [`hostname`], [`node_release`], [`update_state`] | the identity of the node, its name, its release, its updates |
 //! | [`trust_store`], [`release_origin`], [`unsigned_record`] | the keys that the system trusts, who has signed its release, and whether it ever had an unsigned one |
 //! | [`trust_memory`] | what it must not take any more, whichever release it runs |
-//! | [`mount`], [`mounted`], [`arrays`], [`multipath`] | file systems and the devices below them |
+//! | [`mount`], [`mounted`], [`arrays`], [`multipath`], [`disk_paths`] | file systems and the devices below them |
 //! | [`verity_device`], [`image_health`] | the device through which the OS image is read, and what was found damaged in it |
 //! | [`write_latency`] | how long flushed writes take on a disk, as etcd makes them |
 //! | [`seed`] | copies of directories of the image |
@@ -23,6 +23,7 @@
 pub mod arrays;
 pub mod clock;
 pub mod console_text;
+pub mod disk_paths;
 pub mod host;
 pub mod hostname;
 pub mod image_health;

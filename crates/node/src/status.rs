@@ -16,6 +16,7 @@ use cluster::stages::observed_node::ObservedNode;
 use cluster::stages::readiness_watch::{self, ReadyRecord};
 use cluster::stages::{self, Stage};
 use machine::arrays::{self, ArrayStatus};
+use machine::disk_paths::DiskPaths;
 use machine::host::{self, SettingState};
 use machine::image_health::ImageHealth;
 use machine::installed_node::InstalledNode;
@@ -45,6 +46,9 @@ pub struct Status {
     pub mounts: Vec<MountedPlace>,
     /// The arrays of a mirrored system.
     pub arrays: Vec<ArrayStatus>,
+    /// The paths to the disks of a running node, where these have several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<DiskPaths>,
     /// The settings of `os.host`, and what is found of each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub host: Vec<SettingState>,
@@ -96,6 +100,7 @@ impl Status {
             slot,
             mounts: places(&proc_text(root, "self/mountinfo")?),
             arrays: arrays::arrays(root),
+            paths: Vec::new(),
             host: host::states(root, &config.os),
             write_latency: WriteLatency::recorded(root),
             pending: applied.document != Some(apply::digest_of(&below(root, DOCUMENT))?),
@@ -112,6 +117,9 @@ impl Status {
     /// The status of a running node: it has missing network cards, and stages of joining its cluster.
     pub fn gather_running(node: &InstalledNode, runner: &dyn Runner) -> Result<Self> {
         let (mut status, root) = (Self::gather(node)?, node.root());
+        if let Some(installed) = BootParameters::parse(&proc_text(root, "cmdline")?)? {
+            status.paths = DiskPaths::of_node(root, &installed, runner);
+        }
         status.missing_cards = MissingCards::on(root, &node.config, &below(root, DOCUMENT));
         if let Some(subject) = ObservedNode::of(node)? {
             let stages = subject.look(root, runner);
@@ -178,6 +186,9 @@ impl fmt::Display for Status {
         for (index, array) in self.arrays.iter().enumerate() {
             writeln!(f, "{:9} {array}", if index == 0 { "mirror" } else { "" })?;
         }
+        for (index, paths) in self.paths.iter().enumerate() {
+            writeln!(f, "{:9} {paths}", if index == 0 { "paths" } else { "" })?;
+        }
         if let Some(latency) = &self.write_latency {
             let slow = format!(", SLOW for etcd, which needs {} ms", GOOD.as_millis());
             writeln!(f, "disk      {latency}{}", if latency.is_good() { "" } else { &slow })?;
@@ -223,6 +234,7 @@ mod tests {
     use serde_json::json;
     use std::fs;
     use testing::node::{release_with_images as sample, store_blobs as store};
+    use testing::runner::ScriptedRunner;
 
     const MOUNTINFO: &str = "\
 22 1 8:4 / / ro,relatime shared:1 - squashfs /dev/sda4 ro
@@ -332,6 +344,31 @@ mod tests {
         let expected = "mirror    config whole: 2 of 2 disks (vda3, vdb3), md127\n\
                         \x20         persistent DEGRADED: 1 of 2 disks (vda7), md126\n";
         assert!(text.contains(expected), "{text}");
+    }
+
+    #[test]
+    fn a_person_reads_that_a_path_to_the_disk_is_down() {
+        let root = node();
+        let put = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let line = fs::read_to_string(root.path().join("proc/cmdline")).unwrap();
+        put("proc/cmdline", &format!("{} nqrust.multipath=3600c0ff0\n", line.trim_end()));
+        put("sys/block/dm-0/dm/uuid", "mpath-3600c0ff0\n");
+        put("sys/block/dm-0/dm/name", "3600c0ff0\n");
+        for (name, number) in [("sda", "8:0"), ("sdb", "8:16")] {
+            put(&format!("sys/block/{name}/dev"), number);
+            put(&format!("sys/block/dm-0/slaves/{name}/dev"), number);
+        }
+        let runner = ScriptedRunner::silent()
+            .answer("dmsetup", "0 8 multipath 2 0 0 0 1 1 A 0 2 2 8:0 A 0 0 1 8:16 F 3 0 1");
+        let status = Status::gather_running(&InstalledNode::open(root.path()).unwrap(), &runner).unwrap();
+        let expected = "paths     /dev/mapper/3600c0ff0: ONLY ONE PATH WORKS: sda up, sdb DOWN\n";
+        assert!(status.to_string().contains(expected), "{status}");
+        let value = serde_json::to_value(&status).unwrap();
+        assert_eq!(value["paths"][0]["paths"][1], json!({ "name": "sdb", "state": "down" }));
     }
 
     #[test]

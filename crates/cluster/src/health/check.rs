@@ -75,6 +75,10 @@ registry! {
         "A partition of the node is not mounted from the device of the command line, or cannot be written.");
     ARRAYS = required("arrays", Local, Nothing,
         "A mirror has lost a disk: the node does not survive the other's loss.");
+    PATHS = required("paths", Local, Nothing,
+        "A disk with several paths is used without multipathd: what is written on one path is not seen on the others.");
+    SPARE_PATHS = wanted("spare-paths", Local,
+        "Only one path leads to a disk of the node: it does not survive the loss of that path.");
     UNITS = required("units", Local, Nothing, "A unit of the product has failed (systemctl status UNIT).");
     SYSTEM_UNITS = required("system-units", Local, Held,
         "A unit of the system has failed (systemctl status UNIT).");

@@ -7,10 +7,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use super::check::{ARRAYS, CLOCK, CheckResult, Finding, IMAGE, MOUNTS, ROOT, SYSTEM_UNITS, UNITS, WATCHDOG};
+use super::check::{
+    ARRAYS, CLOCK, CheckResult, Finding, IMAGE, MOUNTS, PATHS, ROOT, SPARE_PATHS, SYSTEM_UNITS, UNITS,
+    WATCHDOG,
+};
 use base::command::{Invocation, Runner};
 use base::files::read_text;
 use machine::arrays::{self, ArrayState};
+use machine::disk_paths::DiskPaths;
 use machine::image_health::ImageHealth;
 use machine::mounted::mounted;
 use machine::node_release as release;
@@ -44,6 +48,9 @@ pub(super) fn results(root: &Path, runner: &dyn Runner) -> Vec<CheckResult> {
         MOUNTS.found(of_node(&|installed| mounts(root, installed, &mountinfo))),
     ];
     results.extend(mirror(root));
+    let disks =
+        node.as_ref().map(|installed| DiskPaths::of_node(root, installed, runner)).unwrap_or_default();
+    results.extend(paths(&disks));
     results.extend(units(runner));
     results.push(CLOCK.found(clock(root, SystemTime::now())));
     results.push(WATCHDOG.found(Finding::from(watchdog(root))));
@@ -106,6 +113,16 @@ fn mirror(root: &Path) -> Vec<CheckResult> {
         ArrayState::Whole | ArrayState::Rebuilding => Finding::Healthy,
     };
     found.iter().map(|array| ARRAYS.found_at(array.name.clone(), finding(array))).collect()
+}
+
+/// Whether the disks with several paths are used through their maps, and whether a path could fail.
+fn paths(disks: &[DiskPaths]) -> [CheckResult; 2] {
+    let finding = |holds: &dyn Fn(&DiskPaths) -> bool| match disks.iter().find(|disk| !holds(disk)) {
+        _ if disks.is_empty() => Finding::NotApplicable,
+        Some(disk) => Finding::failing(disk.to_string()),
+        None => Finding::Healthy,
+    };
+    [PATHS.found(finding(&|disk| disk.map)), SPARE_PATHS.found(finding(&DiskPaths::is_redundant))]
 }
 
 /// One unit in the output of `systemctl list-units --output=json`.

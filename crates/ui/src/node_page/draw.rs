@@ -132,6 +132,10 @@ fn rows(facts: &NodePageFacts, table: &mut Rows, theme: Theme) {
         };
         table.value(if index == 0 { "Mirror" } else { "" }, &array.to_string(), style);
     }
+    for (index, paths) in status.paths.iter().enumerate() {
+        let style = if paths.is_redundant() { theme.good() } else { theme.error() };
+        table.value(if index == 0 { "Paths" } else { "" }, &paths.to_string(), style);
+    }
     table.list("Disks", &facts.disks, "none", plain);
 }
 

@@ -62,6 +62,7 @@ pub(super) fn ready() -> NodePageFacts {
             mode: "join",
             slot: Some(Slot::A),
             mounts: Vec::new(),
+            paths: Vec::new(),
             arrays: Vec::new(),
             host: Vec::new(),
             write_latency: None,

@@ -51,7 +51,21 @@ fn a_node_as_it_was_installed_has_nothing_wrong() {
     let results = results(root.path(), &systemd(Some("[]")));
     assert!(results.iter().all(|result| result.finding.holds()), "{results:?}");
     let names: Vec<_> = results.iter().map(CheckResult::name).collect();
-    assert_eq!(names, ["root", "image", "mounts", "arrays", "units", "system-units", "clock", "watchdog"]);
+    assert_eq!(
+        names,
+        [
+            "root",
+            "image",
+            "mounts",
+            "arrays",
+            "paths",
+            "spare-paths",
+            "units",
+            "system-units",
+            "clock",
+            "watchdog"
+        ]
+    );
 }
 
 #[test]
@@ -116,19 +130,40 @@ fn a_degraded_array_is_told_by_its_name_and_one_being_rebuilt_is_no_fault() {
 }
 
 #[test]
+fn a_disk_with_several_paths_needs_its_map_and_a_path_to_spare() {
+    let root = node();
+    let checks = || {
+        let runner = systemd(Some("[]")).answer("dmsetup status", "");
+        let results = results(root.path(), &runner);
+        [4, 5].map(|index: usize| results[index].to_string())
+    };
+    assert_eq!(checks(), ["paths: not applicable", "spare-paths: not applicable"]);
+    let line = fs::read_to_string(root.path().join("proc/cmdline")).unwrap();
+    put(root.path(), "proc/cmdline", format!("{} nqrust.multipath=3600c0ff0\n", line.trim_end()));
+    let none = "failing: /dev/mapper/3600c0ff0: NO MAP: multipathd did not make it";
+    assert_eq!(checks(), [format!("paths: {none}"), format!("spare-paths: {none}")]);
+    put(root.path(), "sys/block/dm-0/dm/uuid", "mpath-3600c0ff0\n");
+    put(root.path(), "sys/block/dm-0/slaves/sda/dev", "8:0\n");
+    let one = "spare-paths: failing: /dev/mapper/3600c0ff0: ONLY ONE PATH WORKS: sda up";
+    assert_eq!(checks(), ["paths: healthy", one]);
+    put(root.path(), "sys/block/dm-0/slaves/sdb/dev", "8:16\n");
+    assert_eq!(checks(), ["paths: healthy", "spare-paths: healthy"]);
+}
+
+#[test]
 fn failed_units_are_told_one_by_one_and_those_of_people_not_at_all() {
     let root = node();
     let failed = r#"[{"unit":"nqrust-cards.service","load":"loaded","active":"failed"},{"unit":"ssh.service"},
         {"unit":"run-r1.service"},{"unit":"user@1000.service"}]"#;
     let told = told(root.path(), Some(failed));
     assert_eq!(
-        told[4..6],
+        told[6..8],
         [
             "units nqrust-cards.service: failing: it has failed",
             "system-units ssh.service: failing: it has failed"
         ]
     );
-    assert_eq!(told.len(), 8);
+    assert_eq!(told.len(), 10);
 }
 
 #[test]
