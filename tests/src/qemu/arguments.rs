@@ -8,6 +8,26 @@ use crate::segment::Segment;
 
 /// What a disk of several paths says of itself on each of them.
 const PATHS: &str = "serial=nqrust-paths,wwn=0x5000c5006e717273";
+/// Its WWID as documents name it.
+pub const PATHS_WWN: &str = "5000c5006e717273";
+
+/// The arguments of QMP's `blockdev-add` and `device_add` by which the raw image `disk` gets a further path, on the controller that it had
+/// one on as the disk `index`.
+pub(super) fn further_path(disk: &Disk, index: usize) -> [serde_json::Value; 2] {
+    let name = format!("further{index}");
+    let file = serde_json::json!({ "driver": "file", "filename": disk.path, "locking": "off" });
+    let mut device = serde_json::json!({
+        "driver": "scsi-hd", "id": format!("further-path{index}"), "drive": name, "bus": format!("scsi{index}.0"),
+        // The firmware looks only at disks that have a place in the order.
+        "share-rw": true, "bootindex": index + 1,
+    });
+    for (key, value) in PATHS.split(',').filter_map(|option| option.split_once('=')) {
+        // A world wide name is a number.
+        let number = value.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        device[key] = number.map_or_else(|| value.into(), Into::into);
+    }
+    [serde_json::json!({ "driver": "raw", "node-name": name, "file": file }), device]
+}
 
 pub(super) fn words(text: &str) -> Vec<String> {
     text.split(' ').map(str::to_owned).collect()

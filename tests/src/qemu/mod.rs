@@ -12,7 +12,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use arguments::{disk_arguments, escaped, nic_arguments, words};
+pub use arguments::PATHS_WWN;
+use arguments::{disk_arguments, escaped, further_path, nic_arguments, words};
 use base::size::ByteSize;
 use model::architecture::Architecture;
 use serde_json::json;
@@ -451,6 +452,13 @@ pub struct Vm {
 }
 
 impl Vm {
+    /// Adds a path to the raw disk of several paths, on the controller of its disk `index`.
+    pub fn add_scsi_path(&mut self, disk: &Disk, index: usize) -> Result<()> {
+        let [drive, device] = further_path(disk, index);
+        self.qmp.execute("blockdev-add", drive)?;
+        self.qmp.execute("device_add", device).map(drop)
+    }
+
     /// The port of this host (on 127.0.0.1) that is forwarded to SSH in the guest.
     pub fn ssh_port(&mut self) -> Result<u16> {
         let table = self.qmp.human("info usernet")?;

@@ -7,14 +7,18 @@ use anyhow::{Context, Result};
 use base::size::ByteSize;
 use nqrust_tests::artifacts::{Artifacts, scenario};
 use nqrust_tests::console::ESCAPE;
+use nqrust_tests::deadline::{Deadline, MACHINE_INTERVAL};
 use nqrust_tests::disk::Disk;
+use nqrust_tests::http::Server;
 use nqrust_tests::identity::Identity;
 use nqrust_tests::medium::Medium;
 use nqrust_tests::node::{Checks, Document, MAC, NODE_DOCUMENT};
-use nqrust_tests::qemu::{Firmware, Machine, Vm};
+use nqrust_tests::qemu::{Firmware, Machine, PATHS_WWN, Vm};
 use nqrust_tests::ssh::Ssh;
 use nqrust_tests::steps;
-use nqrust_tests::updates::{restarted, settled};
+use nqrust_tests::updates::{
+    NEXT, UPDATE_LIMIT, awaited, from_served, release, restarted, running, serve, settled, slot,
+};
 
 /// The password of the boot menu, and its hash by grub-mkpasswd-pbkdf2.
 const PASSWORD: &str = "correct horse";
@@ -27,6 +31,9 @@ const OTHER: &str = "52:54:00:6e:71:7f";
 /// 10000 rounds of a password.
 const FIRMWARE: Duration = Duration::from_secs(120);
 const PROMPT_LIMIT: Duration = Duration::from_secs(180);
+
+/// From a change of the paths to a disk to the node's knowledge of it.
+const PATHS_LIMIT: Duration = Duration::from_secs(120);
 
 /// From a wrong password to the menu.
 const REFUSED: Duration = Duration::from_secs(8);
@@ -153,27 +160,141 @@ fn another_card(disk: &Disk, name: &str, artifacts: &Artifacts) -> Result<()> {
 }
 
 #[test]
-#[ignore = "a start of a medium: `make soak` runs it"]
-fn an_install_on_a_disk_of_two_paths_is_refused() {
+#[ignore = "an install and seven boots: `make soak` runs it"]
+fn a_node_on_a_disk_of_two_paths_is_installed_updated_and_recovered_while_paths_come_and_go() {
     scenario("multipath", |artifacts| {
         let identity = Identity::load()?;
-        let mut document = Document::new("node-p");
-        document.device = None;
-        let medium = Medium::shared("multipath", &document.to_json(&identity))?;
+        let medium = Medium::shared("multipath", &on_paths(&identity))?;
+        let served = artifacts.disk("www");
+        serve(&release(&identity, "update-next", NEXT, &[])?, &served, "next")?;
+        let server = Server::start(&served, 0)?;
         let disk = Disk::empty_raw(artifacts.disk("node.img"), ByteSize::gib(32))?;
-        let live = steps::node("install", Firmware::Uefi, "").scsi_path(&disk).scsi_path(&disk);
-        let mut vm = live.cdrom(&medium.full).start(artifacts)?;
-        let (end, console) =
-            vm.serial.wait_for_any(&["\n  next: ", steps::INSTALL_COMPLETE], steps::INSTALL_LIMIT)?;
+        let alone = Disk::empty(artifacts.disk("alone.qcow2"), ByteSize::gib(1))?;
+        let machine = |purpose: &str, firmware| Machine::new(purpose, firmware).network(MAC).scsi_path(&disk);
+        let both = |purpose: &str| machine(purpose, Firmware::Uefi).scsi_path(&disk).scsi(&alone);
+        steps::install(&both("install").cdrom(&medium.full), artifacts)?;
         let mut checks = Checks::default();
-        checks.that("the install is refused", end == 0);
-        checks.contains("the reason", &console, "2 paths lead to /dev/mapper/");
-        vm.kill()?;
-        checks.that(
-            "nothing is written",
-            disk.same_bytes_as(&Disk::empty_raw(artifacts.disk("empty.img"), ByteSize::gib(32))?)?,
-        );
-        checks.finish("a disk of two paths")
+
+        // The first start, through the map.
+        let (mut vm, ssh) = steps::boot(&both("both-paths").reboots(), &identity, artifacts)?;
+        settled(&ssh)?;
+        steps::collect_logs(&ssh, artifacts, "both")?;
+        on_map(&ssh, 2, &mut checks)?;
+        let alone = ssh.run("lsblk --noheadings --nodeps --output NAME,SIZE --bytes | grep 1073741824")?;
+        let name = alone.split_whitespace().next().unwrap_or_default();
+        let above = ssh.run(&format!("ls /sys/block/{name}/holders"))?;
+        checks.equal("what holds the disk of one path", above.trim(), "");
+
+        // A path fails, and comes back by another name.
+        vm.qmp.execute("device_del", serde_json::json!({ "id": "path0" }))?;
+        paths(&ssh, 1)?;
+        checks.contains("the status", &ssh.run("sudo -n installer status")?, "ONLY ONE PATH WORKS");
+        write_and_read(&ssh, "with one path", &mut checks)?;
+        steps::collect_logs(&ssh, artifacts, "one-failed")?;
+        vm.add_scsi_path(&disk, 0)?;
+        paths(&ssh, 2)?;
+        on_map(&ssh, 2, &mut checks)?;
+
+        // An update while one of them is gone again, and its start with the one that is left.
+        vm.qmp.execute("device_del", serde_json::json!({ "id": "path1" }))?;
+        paths(&ssh, 1)?;
+        let apply =
+            format!("sudo -n installer update apply {}", from_served(&served, server.port(), "next")?);
+        let ssh = restarted(&mut vm, &ssh, &apply, &identity, artifacts)?;
+        let status = settled(&ssh)?;
+        steps::collect_logs(&ssh, artifacts, "updated")?;
+        checks.equal("the new release runs", &slot(&status, "b"), &(NEXT.into(), "good".into()));
+        checks.equal("from slot b", status["running"].as_str(), Some("b"));
+        on_map(&ssh, 1, &mut checks)?;
+        awaited(&ssh, UPDATE_LIMIT, "the recovery system is the new release", |told| {
+            slot(told, "recovery").0 == NEXT
+        })?;
+        let recovery = "sudo -n installer update start recovery";
+        let ssh = restarted(&mut vm, &ssh, recovery, &identity, artifacts)?;
+        checks.equal("the recovery system runs", &running(&ssh)?, &"recovery".to_owned());
+        let repair = ssh.attempt("sudo -n installer update repair --yes", UPDATE_LIMIT)?;
+        checks.that(&format!("nothing is damaged: {}", repair.said()), repair.code == 0);
+        on_map(&ssh, 1, &mut checks)?;
+        steps::collect_journal(&ssh, artifacts, "recovery")?;
+        let ssh = restarted(&mut vm, &ssh, "sudo -n systemctl reboot", &identity, artifacts)?;
+        settled(&ssh)?;
+
+        let ssh = restarted(&mut vm, &ssh, "sudo -n installer update rollback", &identity, artifacts)?;
+        let status = settled(&ssh)?;
+        checks.equal("the release before runs", status["running"].as_str(), Some("a"));
+        on_map(&ssh, 1, &mut checks)?;
+        drop(ssh);
+        vm.power_off(steps::SHUTDOWN_LIMIT)?;
+
+        // BIOS, both paths again.
+        let bios = machine("bios", Firmware::Bios).scsi_path(&disk);
+        let (vm, ssh) = steps::boot(&bios, &identity, artifacts)?;
+        settled(&ssh)?;
+        on_map(&ssh, 2, &mut checks)?;
+        steps::collect_logs(&ssh, artifacts, "bios")?;
+        drop(ssh);
+        checks.finish("a disk of two paths")?;
+        vm.power_off(steps::SHUTDOWN_LIMIT)
+    });
+}
+
+/// The document of a node on the disk that has several paths.
+fn on_paths(identity: &Identity) -> serde_json::Value {
+    let mut document = Document::new("node-p").to_json(identity);
+    document["install"]["device"] = serde_json::json!({ "wwn": PATHS_WWN });
+    document
+}
+
+/// Waits until the node knows so many paths to its disk.
+fn paths(ssh: &Ssh, count: usize) -> Result<String> {
+    Deadline::after(PATHS_LIMIT).every(MACHINE_INTERVAL).poll("the paths to the disk", || {
+        let told = ssh.run("sudo -n installer status | grep '^paths'")?;
+        Ok((told.matches(" up").count() == count).then_some(told))
+    })
+}
+
+/// Checks that all of the node is on the map of its disk, to which so many paths lead.
+fn on_map(ssh: &Ssh, count: usize, checks: &mut Checks) -> Result<()> {
+    let told = paths(ssh, count)?;
+    checks.contains("the paths", &told, "/dev/mapper/");
+    // A map and its partitions have the WWID as their name.
+    for line in ssh.run("lsblk --noheadings --list --output NAME,MOUNTPOINTS")?.lines() {
+        checks.that(&format!("no path is mounted: {line}"), !line.starts_with("sd") || !line.contains('/'));
+    }
+    let esp = ssh.run("readlink -f /dev/disk/by-partlabel/esp")?;
+    checks.that(&format!("the boot loader is on the map: {esp}"), esp.starts_with("/dev/dm-"));
+    let failed = ssh.run("systemctl list-units --failed --no-legend --plain")?;
+    checks.equal("units that failed", failed.trim(), "");
+    Ok(())
+}
+
+/// Writes to the disk of the node, and reads its OS image.
+fn write_and_read(ssh: &Ssh, when: &str, checks: &mut Checks) -> Result<()> {
+    let work = "sudo -n sh -euc 'dd if=/dev/urandom of=/var/lib/nqrust/tried bs=1M count=8 conv=fsync status=none; \
+                rm /var/lib/nqrust/tried; echo 3 >/proc/sys/vm/drop_caches; cat /usr/bin/* >/dev/null'";
+    let ended = ssh.attempt(work, UPDATE_LIMIT)?;
+    checks.that(&format!("writing and reading {when}: {}", ended.said()), ended.code == 0);
+    Ok(())
+}
+
+#[test]
+#[ignore = "an install and a boot: `make soak` runs it"]
+fn a_node_whose_disk_gets_a_second_path_after_the_install_starts_and_says_so() {
+    scenario("multipath-later", |artifacts| {
+        let identity = Identity::load()?;
+        let medium = Medium::shared("multipath", &on_paths(&identity))?;
+        let disk = Disk::empty_raw(artifacts.disk("node.img"), ByteSize::gib(32))?;
+        let machine = |purpose: &str| Machine::new(purpose, Firmware::Uefi).network(MAC).scsi_path(&disk);
+        steps::install(&machine("install").cdrom(&medium.full), artifacts)?;
+        let (vm, ssh) = steps::boot(&machine("both-paths").scsi_path(&disk), &identity, artifacts)?;
+        steps::collect_logs(&ssh, artifacts, "both")?;
+        let mut checks = Checks::default();
+        let told = ssh.run("sudo -n installer status")?;
+        checks.contains("the status", &told, "USED ON ONE PATH, without multipathd");
+        write_and_read(&ssh, "on one path", &mut checks)?;
+        drop(ssh);
+        checks.finish("a second path after the install")?;
+        vm.power_off(steps::SHUTDOWN_LIMIT)
     });
 }
 
