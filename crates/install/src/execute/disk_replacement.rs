@@ -74,7 +74,11 @@ pub fn replace_disk(
             table::verify(&*disk, plan.disk_guid, &plan.partitions)
         })?;
     }
-    let nodes = effects.host.partition_nodes(&plan.disk, &plan.partitions)?;
+    let nodes = match plan.kind {
+        ReplacementKind::New => effects.host.partition_nodes(&plan.disk, &plan.partitions)?,
+        // The kernel reads no table of a disk that is in use, and has read this one.
+        ReplacementKind::Returned | ReplacementKind::Begun => plan.nodes.clone(),
+    };
     let held = HeldSector::new(&*disk, needed(&plan.partitions, PartitionName::Esp)?.start.get());
     copy_boot(plan, &*source, &held, effects)?;
     // What is read by the firmware is complete but for one sector.

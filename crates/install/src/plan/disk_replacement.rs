@@ -3,9 +3,10 @@
 //! The disk that is left says everything: its partition table is repeated, and the arrays of its partitions are joined. A disk that was
 //! only away for a while keeps its content, as long as it was not started alone meanwhile.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use uuid::Uuid;
@@ -33,6 +34,9 @@ pub struct DiskReplacement {
     pub disk_guid: Uuid,
     /// The partitions of the disk, in the order of the table.
     pub partitions: Vec<Partition>,
+    /// Their device nodes, unless the table is still to be written.
+    #[serde(skip)]
+    pub nodes: BTreeMap<PartitionName, PathBuf>,
     /// The arrays that it joins, in this order.
     pub arrays: Vec<JoinedArray>,
 }
@@ -133,6 +137,7 @@ pub fn disk_replacement(
         erased,
         disk_guid,
         partitions,
+        nodes: if kind == ReplacementKind::New { BTreeMap::new() } else { nodes_of(disk) },
         arrays: missing.into_iter().map(lacks).collect(),
     })
 }
@@ -143,7 +148,8 @@ impl DiskReplacement {
     pub fn anew(self, erased: Vec<FoundPartition>) -> Self {
         let disk_guid = Uuid::new_v4();
         let partitions = renamed(&self.source_partitions, disk_guid);
-        Self { kind: ReplacementKind::New, disk_guid, partitions, erased, ..self }
+        let kind = ReplacementKind::New;
+        Self { kind, disk_guid, partitions, erased, nodes: BTreeMap::new(), ..self }
     }
 
     /// Whether something is lost with the content of the disk.
@@ -270,6 +276,15 @@ fn partitions_of(disk: &Disk) -> Result<Vec<Partition>, Failure> {
     let mut partitions = partitions.unwrap_or_default();
     partitions.sort_by_key(|part| part.number);
     Ok(partitions)
+}
+
+fn nodes_of(disk: &Disk) -> BTreeMap<PartitionName, PathBuf> {
+    let named = |part: &FoundPartition| {
+        let name =
+            PartitionName::ALL.into_iter().find(|name| part.label.as_deref() == Some(name.as_str()))?;
+        Some((name, part.path.clone()))
+    };
+    disk.partitions.iter().filter_map(named).collect()
 }
 
 /// Why `disk` cannot take the partitions of `source`; `None` if it can.

@@ -1,5 +1,6 @@
 //! A disk of a mirror that is replaced while the node runs from the other one.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -57,6 +58,10 @@ impl Replacing {
             erased: Vec::new(),
             disk_guid: guid,
             partitions: plan.partitions.iter().map(named).collect(),
+            nodes: match kind {
+                ReplacementKind::New => BTreeMap::new(),
+                _ => names.iter().map(|name| (*name, Path::new("/dev").join(name.as_str()))).collect(),
+            },
             arrays: names.into_iter().map(join).collect(),
         };
         let disk = TestDisk::other(&target, tempfile::NamedTempFile::new().unwrap());
@@ -199,6 +204,8 @@ fn a_disk_that_was_away_keeps_its_table_and_gets_what_has_changed() {
     replacing.run().unwrap();
     table::verify(&replacing.disk, replacing.plan.disk_guid, &replacing.plan.partitions).unwrap();
     replacing.check_boot_files();
+    // Its table is in use, and the kernel would refuse to read it again.
+    assert!(!replacing.node.host.told.lock().unwrap().contains(&"vdc".to_owned()));
     let commands = replacing.runner.commands();
     let has = |wanted: &str| commands.iter().any(|command| command == wanted);
     assert!(

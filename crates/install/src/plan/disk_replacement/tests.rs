@@ -93,6 +93,7 @@ fn a_disk_that_was_away_keeps_its_table() {
     let plan = chosen(vec![half("vda"), half("vdb")], &arrays(&["vdb"], &[]), None).unwrap();
     assert_eq!((plan.kind, plan.disk.name.as_str()), (ReplacementKind::Returned, "vda"));
     assert_eq!(plan.partitions, partitions_of(&half("vda")).unwrap());
+    assert_eq!(plan.nodes[&PartitionName::Persistent], Path::new("/dev/vda7"));
     let anew = plan.anew(half("vda").partitions);
     assert!(anew.kind == ReplacementKind::New && anew.erases_content() && anew.disk_guid != Uuid::nil());
     // A disk of another mirror is a new one.
