@@ -44,7 +44,9 @@ pub(super) fn disk_arguments(index: usize, attachment: Attachment, disk: &Disk, 
     let id = format!("disk{index}");
     // Test results do not have to survive a crash of the host, so flushes need not reach its disk.
     let common = match &disk.log {
-        None => format!("if=none,id={id},format={format},file={path},cache=unsafe"),
+        None => format!(
+            "if=none,id={id},format={format},file={path},cache=unsafe,discard=unmap,detect-zeroes=unmap"
+        ),
         // Omitted flushes would be missing in the log.
         Some(log) => format!(
             "if=none,id={id},driver=blklogwrites,file.driver={format},file.file.driver=file,\
