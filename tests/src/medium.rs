@@ -248,15 +248,21 @@ fn stage_definition(definition: &str, directory: &Path, config: &Value) -> Resul
     Ok(definition)
 }
 
-/// Writes a definition that extends that of the OS alone for 64-bit Arm, with `config` embedded.
-pub fn stage_arm64(directory: &Path, config: &Value) -> Result<PathBuf> {
+/// Writes a definition that extends that of the OS alone for 64-bit Arm, with `config` embedded, if there is one.
+pub fn stage_arm64(directory: &Path, config: Option<&Value>) -> Result<PathBuf> {
     for source in BUILD_INPUTS {
         copy_tree(&paths::workspace().join(source), &directory.join(source))?;
     }
     let definition = directory.join("configs/images/e2e-arm64.yaml");
-    let embedded = definition.with_file_name("e2e-install.yaml");
-    files::write_atomically(&embedded, config.to_string().as_bytes(), 0o600)?;
-    fs::write(&definition, format!("extends: minimal-arm64.yaml\n{EMBED_KEY}: e2e-install.yaml\n"))?;
+    let embedded = match config {
+        Some(config) => {
+            let embedded = definition.with_file_name("e2e-install.yaml");
+            files::write_atomically(&embedded, config.to_string().as_bytes(), 0o600)?;
+            format!("{EMBED_KEY}: e2e-install.yaml\n")
+        }
+        None => String::new(),
+    };
+    fs::write(&definition, format!("extends: minimal-arm64.yaml\n{embedded}"))?;
     Ok(definition)
 }
 
