@@ -36,6 +36,12 @@ impl Replacing {
         let mut target = plan.disk.clone();
         (target.name, target.path) = ("vdc".into(), "/dev/vdc".into());
         let guid = Uuid::new_v5(&GUID, b"replacement");
+        // What its files need: tests of all of it would only take longer.
+        let short = |part: &Partition| match part.name {
+            PartitionName::Esp => Partition { size: ByteSize::mib(8), ..part.clone() },
+            _ => part.clone(),
+        };
+        let source_partitions: Vec<_> = plan.partitions.iter().map(short).collect();
         let named = |part: &Partition| Partition { uuid: part.name.uuid_in(guid), ..part.clone() };
         let names = plan.mirror.iter().flat_map(|mirror| &mirror.arrays).map(|array| array.partition);
         let names: Vec<_> = names.collect();
@@ -53,11 +59,11 @@ impl Replacing {
         let replacement = DiskReplacement {
             kind,
             source: plan.disk.clone(),
-            source_partitions: plan.partitions.clone(),
             disk: target.clone(),
             erased: Vec::new(),
             disk_guid: guid,
-            partitions: plan.partitions.iter().map(named).collect(),
+            partitions: source_partitions.iter().map(named).collect(),
+            source_partitions,
             nodes: match kind {
                 ReplacementKind::New => BTreeMap::new(),
                 _ => names.iter().map(|name| (*name, Path::new("/dev").join(name.as_str()))).collect(),
@@ -112,7 +118,7 @@ impl Replacing {
     /// Whether firmware reads the same from both disks.
     fn check_boot_files(&self) {
         for name in [PartitionName::Esp, PartitionName::Bios] {
-            let partition = self.node.plan.partition(name).unwrap();
+            let partition = self.plan.source_partitions.iter().find(|part| part.name == name).unwrap();
             let length = usize::try_from(partition.size.get()).unwrap();
             let [own, other] =
                 [&self.disk, &self.node.disk].map(|disk| disk.bytes(partition.start.get(), length));
