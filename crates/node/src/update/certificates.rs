@@ -59,7 +59,10 @@ impl CertificateVerdict {
         );
         Err(Failure::new(Class::Hardware, what)
             .because(anyhow::anyhow!("{}", self.ended.join("; ")))
-            .hint("Renew them, then start this again. To update nevertheless: --accept-hardware"))
+            .hint(
+                "Renew those of a server with `kubeadm certs renew all`, and restart its static pods; a node whose kubelet's own has \
+                 ended has to join again. Then start this again. To update nevertheless: --accept-hardware",
+            ))
     }
 }
 
