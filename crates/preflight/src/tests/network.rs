@@ -167,19 +167,27 @@ fn neighbours_are_told_apart_by_card_and_by_whether_they_have_answered() {
     assert_eq!(of(9), None);
 }
 
+/// Runs a script of commands, which has to succeed.
+fn run(command: &str) {
+    let status = std::process::Command::new("sh").args(["-ec", command]).status().unwrap();
+    assert!(status.success(), "{command}");
+}
+
+/// This thread in a network of its own, and a child, with its process ID, in another one.
+fn two_networks() -> (std::process::Child, u32) {
+    use nix::sched::{CloneFlags, unshare};
+    unshare(CloneFlags::CLONE_NEWNET).unwrap();
+    let other = std::process::Command::new("unshare").args(["-n", "sleep", "60"]).spawn().unwrap();
+    thread::sleep(Duration::from_millis(300));
+    let pid = other.id();
+    (other, pid)
+}
+
 /// Two machines on one cable: this thread in a network of its own, with a card that has no address, and a child.
 #[test]
 #[ignore = "needs root and the program ip"]
 fn the_kernel_asks_for_an_address_from_a_card_that_has_none() {
-    use nix::sched::{CloneFlags, unshare};
-    let run = |command: &str| {
-        let status = std::process::Command::new("sh").args(["-ec", command]).status().unwrap();
-        assert!(status.success(), "{command}");
-    };
-    unshare(CloneFlags::CLONE_NEWNET).unwrap();
-    let mut other = std::process::Command::new("unshare").args(["-n", "sleep", "60"]).spawn().unwrap();
-    thread::sleep(Duration::from_millis(300));
-    let pid = other.id();
+    let (mut other, pid) = two_networks();
     run(&format!(
         "ip link set lo up; ip link add name va type veth peer name vb; ip link set vb netns {pid}; ip link set va up
          nsenter -t {pid} -n ip link set vb up; nsenter -t {pid} -n ip addr add 192.0.2.7/24 dev vb"
@@ -224,15 +232,7 @@ fn the_largest_packet_of_a_device_is_not_known_without_its_file() {
 #[test]
 #[ignore = "needs root and the program ip"]
 fn the_largest_packet_that_arrives_is_found_where_nobody_tells() {
-    use nix::sched::{CloneFlags, unshare};
-    let run = |command: &str| {
-        let status = std::process::Command::new("sh").args(["-ec", command]).status().unwrap();
-        assert!(status.success(), "{command}");
-    };
-    unshare(CloneFlags::CLONE_NEWNET).unwrap();
-    let mut other = std::process::Command::new("unshare").args(["-n", "sleep", "60"]).spawn().unwrap();
-    thread::sleep(Duration::from_millis(300));
-    let pid = other.id();
+    let (mut other, pid) = two_networks();
     run(&format!(
         "ip link set lo up; ip link add name va type veth peer name vb; ip link set vb netns {pid}
          ip link set va up; ip addr add 192.0.2.1/24 dev va
