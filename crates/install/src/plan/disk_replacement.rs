@@ -17,6 +17,7 @@ use super::mirror::is_mirrored;
 use super::raid_set::RaidSet;
 use super::target::{Target, target};
 use base::failure::{Class, Failure};
+use base::size::ByteSize;
 use machine::arrays::{ArrayState, ArrayStatus};
 use machine::inventory::{Disk, FoundPartition, Holder, HolderKind, Inventory, SignatureKind};
 
@@ -163,8 +164,8 @@ impl DiskReplacement {
 impl<'a> FoundMirror<'a> {
     fn new(inventory: &'a Inventory, arrays: &'a [ArrayStatus]) -> Result<Self, Failure> {
         let named = |array: &'a ArrayStatus| {
-            let name = PartitionName::ALL.into_iter().find(|name| name.as_str() == array.name)?;
-            is_mirrored(name).then_some((name, array))
+            let name = PartitionName::named(&array.name).filter(|name| is_mirrored(*name))?;
+            Some((name, array))
         };
         let mut arrays: Vec<_> = arrays.iter().filter_map(named).collect();
         arrays.sort_by_key(|(name, _)| *name);
@@ -261,13 +262,7 @@ fn same_places(one: &[Partition], other: &[Partition]) -> bool {
 
 /// The partitions of a disk of the system, by its table.
 fn partitions_of(disk: &Disk) -> Result<Vec<Partition>, Failure> {
-    let known = |part: &FoundPartition| {
-        let entry = part.entry?;
-        let name =
-            PartitionName::ALL.into_iter().find(|name| part.label.as_deref() == Some(name.as_str()))?;
-        Some(Partition { number: entry.number, name, uuid: entry.uuid, start: part.start, size: part.size })
-    };
-    let partitions: Option<Vec<_>> = disk.partitions.iter().map(known).collect();
+    let partitions: Option<Vec<_>> = disk.partitions.iter().map(Partition::of).collect();
     let has = |name| partitions.iter().flatten().any(|part| part.name == name);
     if !has(PartitionName::Esp) || !has(PartitionName::Bios) {
         let what = format!("the partition table of {} is not that of a node", disk.path.display());
@@ -280,11 +275,14 @@ fn partitions_of(disk: &Disk) -> Result<Vec<Partition>, Failure> {
 
 fn nodes_of(disk: &Disk) -> BTreeMap<PartitionName, PathBuf> {
     let named = |part: &FoundPartition| {
-        let name =
-            PartitionName::ALL.into_iter().find(|name| part.label.as_deref() == Some(name.as_str()))?;
+        let name = PartitionName::named(part.label.as_deref()?)?;
         Some((name, part.path.clone()))
     };
     disk.partitions.iter().filter_map(named).collect()
+}
+
+fn end_of_partitions(disk: &Disk) -> ByteSize {
+    disk.partitions.iter().map(|part| part.start + part.size).max().unwrap_or_default()
 }
 
 /// Why `disk` cannot take the partitions of `source`; `None` if it can.
@@ -309,7 +307,7 @@ fn unsuitable(mirror: &FoundMirror<'_>, source: &Disk, disk: &Disk) -> Option<St
         return Some("other disks are in one RAID set of the firmware with it".into());
     }
     let target = target(disk).ok()?;
-    let end = source.partitions.iter().map(|part| part.start + part.size).max().unwrap_or_default();
+    let end = end_of_partitions(source);
     let room = layout::end(disk.size, target.sector);
     (room < end).then(|| {
         format!("it has room for partitions up to {}, and the last one ends at {}", room.exact(), end.exact())
@@ -363,7 +361,7 @@ fn only<'a>(mirror: &FoundMirror<'a>, source: &Disk) -> Result<&'a Disk, Failure
             let reasons: Vec<_> = others.map(why).collect();
             let reasons =
                 if reasons.is_empty() { "there is no other disk".into() } else { reasons.join("; ") };
-            let end = source.partitions.iter().map(|part| part.start + part.size).max().unwrap_or_default();
+            let end = end_of_partitions(source);
             let hint =
                 format!("Attach a disk with sectors of {} bytes and more than {end}.", source.logical_sector);
             Err(Failure::new(Class::Hardware, "this machine has no disk that can join the mirror")

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use base::size::ByteSize;
+use machine::inventory::FoundPartition;
 
 /// Partitions begin and end on multiples of this: right for every sector, stripe and erase block size in use.
 pub const ALIGNMENT: ByteSize = ByteSize::mib(1);
@@ -98,6 +99,12 @@ impl PartitionName {
         }
     }
 
+    /// The one that a partition table calls so.
+    #[must_use]
+    pub fn named(label: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|name| name.as_str() == label)
+    }
+
     /// Whether a start of the machine reads it before `/var`. Such partitions have a few GiB; the others fill the disk.
     #[must_use]
     pub fn is_system(self) -> bool {
@@ -146,6 +153,13 @@ pub struct Partition {
 }
 
 impl Partition {
+    /// The partition of a node that is on a disk already; `None` for any other.
+    #[must_use]
+    pub fn of(found: &FoundPartition) -> Option<Self> {
+        let (entry, name) = (found.entry?, PartitionName::named(found.label.as_deref()?)?);
+        Some(Self { number: entry.number, name, uuid: entry.uuid, start: found.start, size: found.size })
+    }
+
     #[must_use]
     pub fn end(&self) -> ByteSize {
         self.start + self.size

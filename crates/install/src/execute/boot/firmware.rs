@@ -50,20 +50,31 @@ fn enter(
     (esp, sector): (&Partition, SectorSize),
     gone: &[Uuid],
 ) -> Result<()> {
+    let replaced = |partition| partition == esp.uuid || gone.contains(&partition);
+    put_entry(variables, title, (esp, sector), replaced, |_| 0)
+}
+
+/// Puts an entry called `title` for `esp` in place of those of that title whose partition is `replaced`. `place` is where it comes in the
+/// order, from the partitions that the others of that title lead to; all others have none there.
+fn put_entry(
+    variables: &Path,
+    title: &str,
+    (esp, sector): (&Partition, SectorSize),
+    replaced: impl Fn(Uuid) -> bool,
+    place: impl FnOnce(&[Option<Uuid>]) -> usize,
+) -> Result<()> {
     let variables = Variables(variables);
-    let options = variables.options()?;
-    let replaced = |value: &[u8]| {
-        let option = LoadOption::parse(value);
-        let partition = option.filter(|option| option.title == title).and_then(|option| option.partition);
-        partition.is_some_and(|partition| partition == esp.uuid || gone.contains(&partition))
-    };
+    let leads_to =
+        |value: &Vec<u8>| LoadOption::parse(value).filter(|option| option.title == title)?.partition;
     let (old, kept): (BTreeMap<_, _>, BTreeMap<_, _>) =
-        options.into_iter().partition(|(_, value)| replaced(value));
+        variables.options()?.into_iter().partition(|(_, value)| leads_to(value).is_some_and(&replaced));
     let free = (0..=u16::MAX).find(|number| !kept.contains_key(number));
     let number = free.context("the firmware has no free number for a boot entry")?;
     variables.write(&name(number), &load_option(title, esp, sector))?;
-    let mut order = vec![number];
-    order.extend(variables.order()?.into_iter().filter(|other| *other != number && !old.contains_key(other)));
+    let order = variables.order()?.into_iter();
+    let mut order: Vec<_> = order.filter(|other| *other != number && !old.contains_key(other)).collect();
+    let partitions: Vec<_> = order.iter().map(|other| kept.get(other).and_then(leads_to)).collect();
+    order.insert(place(&partitions), number);
     let order: Vec<u8> = order.into_iter().flat_map(u16::to_le_bytes).collect();
     variables.write("BootOrder", &order)?;
     old.keys().filter(|other| **other != number).try_for_each(|other| variables.remove(&name(*other)))
@@ -100,22 +111,10 @@ pub(crate) fn enter_behind(
     after: Uuid,
     present: &[Uuid],
 ) -> Result<()> {
-    let variables = Variables(variables);
-    let options = variables.options()?;
-    let leads_to = |value: &[u8]| LoadOption::parse(value).filter(|option| option.title == title)?.partition;
-    let replaced = |value: &[u8]| leads_to(value).is_some_and(|at| at == esp.uuid || !present.contains(&at));
-    let (old, kept): (BTreeMap<_, _>, BTreeMap<_, _>) =
-        options.into_iter().partition(|(_, value)| replaced(value));
-    let free = (0..=u16::MAX).find(|number| !kept.contains_key(number));
-    let number = free.context("the firmware has no free number for a boot entry")?;
-    variables.write(&name(number), &load_option(title, esp, sector))?;
-    let order = variables.order()?.into_iter();
-    let mut order: Vec<_> = order.filter(|other| *other != number && !old.contains_key(other)).collect();
-    let of_after = |number: &u16| kept.get(number).is_some_and(|value| leads_to(value) == Some(after));
-    let place = order.iter().position(of_after).map_or(order.len(), |place| place + 1);
-    order.insert(place, number);
-    variables.write("BootOrder", &order.into_iter().flat_map(u16::to_le_bytes).collect::<Vec<u8>>())?;
-    old.keys().filter(|other| **other != number).try_for_each(|other| variables.remove(&name(*other)))
+    let replaced = |partition| partition == esp.uuid || !present.contains(&partition);
+    put_entry(variables, title, (esp, sector), replaced, |others| {
+        others.iter().position(|other| *other == Some(after)).map_or(others.len(), |place| place + 1)
+    })
 }
 
 /// Makes the firmware start the loader on `esp` at the next start only. The order of its entries stays; if the firmware has lost

@@ -31,13 +31,7 @@ impl Growth {
     /// What can grow on `disk`; `None` if its partitions are not those of one node, or fill it.
     pub fn of(disk: &Disk) -> Option<Self> {
         let sector = SectorSize::try_from(disk.logical_sector).ok()?;
-        let mut partitions = Vec::new();
-        for found in &disk.partitions {
-            let (entry, label) = (found.entry?, found.label.as_deref()?);
-            let name = PartitionName::ALL.into_iter().find(|name| name.as_str() == label)?;
-            let (number, uuid, start, size) = (entry.number, entry.uuid, found.start, found.size);
-            partitions.push(Partition { number, name, uuid, start, size });
-        }
+        let mut partitions = disk.partitions.iter().map(Partition::of).collect::<Option<Vec<_>>>()?;
         partitions.sort_by_key(|partition| partition.start);
         let last = partitions.last_mut()?;
         let grows = matches!(last.name, PartitionName::Data | PartitionName::Persistent);
