@@ -77,7 +77,8 @@ pub fn header(bytes: &[u8]) -> io::Result<ModuleHeader> {
 }
 
 /// The modules of the kernel whose directory below `/usr/lib/modules` is `directory`, by the names that the kernel has for them. Packed
-/// modules are known by `modules.alias` alone, so without their firmware. Empty if the directory is missing.
+/// modules are known by `modules.alias` alone, so without their firmware. A module has the firmware of those that it depends on too:
+/// `qede` drives a network card whose firmware `qed` loads. Empty if the directory is missing.
 ///
 /// # Errors
 /// Reading fails.
@@ -94,7 +95,26 @@ pub fn read_all(directory: &Path) -> io::Result<BTreeMap<String, ModuleInfo>> {
             }
         }
     }
+    let own: BTreeMap<_, _> =
+        modules.iter().map(|(name, info)| (name.clone(), info.firmware.clone())).collect();
+    for (name, needed) in dependencies(directory)? {
+        if let Some(module) = modules.get_mut(&name) {
+            module.firmware.extend(needed.iter().filter_map(|name| own.get(name)).flatten().cloned());
+        }
+    }
     Ok(modules)
+}
+
+/// The modules that each module depends on, also by way of others, by the names that the kernel has for them. They are in `modules.dep`
+/// of depmod(8).
+///
+/// # Errors
+/// Reading fails.
+pub fn dependencies(directory: &Path) -> io::Result<BTreeMap<String, Vec<String>>> {
+    let lines = optional_lines(&directory.join("modules.dep"))?;
+    let name = |path: &str| name_of(Path::new(path));
+    let words = lines.iter().filter_map(|line| line.split_once(':'));
+    Ok(words.map(|(module, rest)| (name(module), rest.split_whitespace().map(name).collect())).collect())
 }
 
 /// The same without reading the modules: those that are built in, and those that devices are known for. Only the former have firmware.
@@ -317,6 +337,23 @@ mod tests {
         assert!(paths(directory.path()).unwrap()["virtio_net"].ends_with("kernel/virtio-net.ko"));
         let tables = read_tables(directory.path()).unwrap();
         assert!(tables["ahci"].built_in && tables["bnx2x"].firmware.is_empty());
+    }
+
+    #[test]
+    fn a_driver_has_the_firmware_that_a_module_below_it_loads() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str, bytes: &[u8]| std::fs::write(directory.path().join(name), bytes).unwrap();
+        write("crc8.ko", &module(&[("license", "GPL")]));
+        write("qed.ko", &module(&[("firmware", "qed/values.bin")]));
+        write("qed-eth.ko", &module(&[("firmware", "own.bin")]));
+        write("modules.dep", b"crc8.ko:\nqed.ko: crc8.ko\nqed-eth.ko: qed.ko crc8.ko\ngone.ko: qed.ko\n");
+        let modules = read_all(directory.path()).unwrap();
+        let firmware = |name: &str| modules[name].firmware.iter().map(String::as_str).collect::<Vec<_>>();
+        assert_eq!(firmware("qed_eth"), ["own.bin", "qed/values.bin"]);
+        assert_eq!(firmware("qed"), ["qed/values.bin"]);
+        assert_eq!(firmware("crc8"), [""; 0]);
+        assert!(!modules.contains_key("gone"));
+        assert_eq!(dependencies(directory.path()).unwrap()["qed_eth"], ["qed", "crc8"]);
     }
 
     #[test]

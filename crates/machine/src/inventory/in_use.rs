@@ -3,17 +3,18 @@
 //! sysfs has each device below the one that it is reached through (Documentation/ABI/stable/sysfs-devices). What a driver says of
 //! itself is in the directory of the running kernel's modules, what udev has made of names in its records.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::disk::Disk;
 use super::holders::HolderKind;
 use super::nics::Nic;
+use super::pci::{PciDevice, PciKind};
 use super::sysfs::{Roots, attribute, driver, names};
 use super::udev::UdevRecord;
 use formats::kernel_modules::{self, ModuleInfo, kernel_name, matches};
-use model::hardware::{DeviceInUse, HardwareInUse, NamedCard, NamingScheme};
+use model::hardware::{DeviceInUse, HardwareInUse, NamedCard, NamingScheme, UnboundDevice, UnboundKind};
 
 /// What has to be mounted before anything else of a node starts.
 const EARLY_MOUNTS: [&str; 3] = ["/", "/var", "/oem"];
@@ -22,7 +23,7 @@ const DEFAULT_LINK: &str = "99-default.link";
 /// Bridges of PCI (PCI Code and ID Assignment Specification 1.11, 1.1). The kernel itself drives them.
 const BRIDGE: &str = "0x06";
 
-/// The devices behind these disks and network cards.
+/// The devices behind these disks and network cards, and those that have no driver.
 #[must_use]
 pub fn scan(roots: &Roots, disks: &[Disk], nics: &[Nic]) -> HardwareInUse {
     let kernel = attribute(&roots.proc.join("sys/kernel/osrelease")).unwrap_or_default();
@@ -34,12 +35,47 @@ pub fn scan(roots: &Roots, disks: &[Disk], nics: &[Nic]) -> HardwareInUse {
         let early = is_early(disk);
         let paths = disk.paths.iter().map(|path| path.name.as_str());
         for name in [disk.name.as_str()].into_iter().chain(paths) {
-            scan.add(&roots.sys.join("block").join(name).join("device"), &disk.name, early);
+            let device = roots.sys.join("block").join(name).join("device");
+            scan.add(&device, &disk.name, early);
+            for controller in controllers(&device) {
+                scan.add(&controller, &disk.name, early);
+            }
         }
     }
     let mut cards: Vec<_> = nics.iter().map(|nic| named_card(roots, nic)).collect();
     cards.sort_by(|one, other| one.name.cmp(&other.name));
-    HardwareInUse { kernel, devices: scan.devices.into_values().collect(), cards }
+    HardwareInUse {
+        kernel,
+        devices: scan.devices.into_values().collect(),
+        cards,
+        unbound: unbound(&roots.sys),
+    }
+}
+
+/// The controllers of an NVMe subsystem. The kernel has the disks of one that may have several controllers below the subsystem, which is
+/// no device of a bus; links in its directory lead to the controllers (drivers/nvme/host/core.c, `nvme_init_subsystem`).
+fn controllers(device: &Path) -> Vec<PathBuf> {
+    let links = names(device).into_iter().filter(|name| {
+        let number = name.strip_prefix("nvme").unwrap_or_default();
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    links.map(|name| device.join(name)).filter(|path| path.is_symlink()).collect()
+}
+
+/// The network cards and disk controllers on the PCI bus that no driver has.
+fn unbound(sys: &Path) -> Vec<UnboundDevice> {
+    let devices = PciDevice::all(sys).into_iter().filter(|device| device.driver.is_none());
+    devices
+        .filter_map(|device| {
+            let kind = match device.kind {
+                PciKind::NetworkCard => UnboundKind::NetworkCard,
+                PciKind::DiskController => UnboundKind::DiskController,
+                PciKind::Other => return None,
+            };
+            let modalias = attribute(&sys.join("bus/pci/devices").join(&device.address).join("modalias"))?;
+            Some(UnboundDevice { address: device.address, kind, modalias })
+        })
+        .collect()
 }
 
 /// Whether the file systems of the running node are on the disk.
@@ -56,6 +92,7 @@ struct DeviceScan<'a> {
     top: PathBuf,
     tables: BTreeMap<String, ModuleInfo>,
     files: BTreeMap<String, PathBuf>,
+    dependencies: BTreeMap<String, Vec<String>>,
     devices: BTreeMap<(String, String), DeviceInUse>,
 }
 
@@ -67,6 +104,7 @@ impl<'a> DeviceScan<'a> {
             top: fs::canonicalize(&roots.sys).unwrap_or_else(|_| roots.sys.clone()),
             tables: kernel_modules::read_tables(modules).unwrap_or_default(),
             files: kernel_modules::paths(modules).unwrap_or_default(),
+            dependencies: kernel_modules::dependencies(modules).unwrap_or_default(),
             devices: BTreeMap::new(),
         }
     }
@@ -110,13 +148,11 @@ impl<'a> DeviceScan<'a> {
         Some(((bus, address), found))
     }
 
-    /// The files that a module may ask for and that are there.
+    /// The files that a module, or one that it depends on, may ask for and that are there.
     fn firmware(&self, module: &str) -> Vec<String> {
         let name = kernel_name(module);
-        let wanted = match self.files.get(&name).filter(|path| kernel_modules::is_plain(path)) {
-            Some(path) => kernel_modules::read_file(path).unwrap_or_default().firmware,
-            None => self.tables.get(&name).map(|info| info.firmware.clone()).unwrap_or_default(),
-        };
+        let needed = self.dependencies.get(&name).into_iter().flatten();
+        let wanted: BTreeSet<String> = needed.chain([&name]).flat_map(|name| self.wanted(name)).collect();
         let directory = self.roots.lib.join("firmware");
         let there = |file: &String| {
             let places = ["updates/", ""].into_iter().flat_map(|place| {
@@ -125,6 +161,14 @@ impl<'a> DeviceScan<'a> {
             places.into_iter().any(|place| place.exists())
         };
         wanted.into_iter().filter(there).collect()
+    }
+
+    /// The files that the module with this name itself may ask for.
+    fn wanted(&self, name: &str) -> BTreeSet<String> {
+        match self.files.get(name).filter(|path| kernel_modules::is_plain(path)) {
+            Some(path) => kernel_modules::read_file(path).unwrap_or_default().firmware,
+            None => self.tables.get(name).map(|info| info.firmware.clone()).unwrap_or_default(),
+        }
     }
 }
 
@@ -300,6 +344,63 @@ mod tests {
             .map(|device| (device.used_by.join(","), device.early, device.claimed))
             .collect();
         assert_eq!(told, [("sda".into(), true, true), ("sdb".into(), false, true)]);
+    }
+
+    #[test]
+    fn a_disk_of_an_nvme_subsystem_needs_the_drivers_of_all_its_controllers() {
+        let machine = machine("1 0 259:1 / / ro - squashfs /dev/nvme0n1p1 ro\n");
+        machine.disk("nvme0n1", "259:0", ByteSize::gib(8));
+        machine.partition("nvme0n1", "nvme0n1p1", "259:1");
+        let subsystem = "sys/devices/virtual/nvme-subsystem/nvme-subsys0";
+        machine.file(&format!("{subsystem}/subsysnqn"), "nqn.2014-08.org.nvmexpress:x\n");
+        machine.file(&format!("{subsystem}/nvme0n1/size"), "1\n");
+        for (number, place) in ["0000:01:00.0", "0000:02:00.0"].into_iter().enumerate() {
+            let path = format!("pci0000:00/{place}");
+            let modalias = "pci:v0000144Dd0000A824sv0000144Dsd0000A801bc01sc08i02";
+            device(&machine, &path, "pci", modalias, "nvme", Some("nvme"));
+            machine.file(&format!("sys/devices/{path}/nvme/nvme{number}/transport"), "pcie\n");
+            let up = "../../../";
+            machine.link(&format!("{subsystem}/nvme{number}"), &format!("{up}{path}/nvme/nvme{number}"));
+        }
+        machine.link("sys/block/nvme0n1/device", "../../devices/virtual/nvme-subsystem/nvme-subsys0");
+        let found = scanned(&machine);
+        let told: Vec<_> = found
+            .devices
+            .iter()
+            .map(|device| (device.address.as_str(), device.used_by.join(","), device.early))
+            .collect();
+        assert_eq!(
+            told,
+            [("0000:01:00.0", "nvme0n1".into(), true), ("0000:02:00.0", "nvme0n1".into(), true)]
+        );
+    }
+
+    #[test]
+    fn cards_and_controllers_without_a_driver_are_told_and_others_are_not() {
+        let machine = machine("");
+        for (address, class, modalias) in [
+            ("0000:31:00.0", "0x020000", "pci:v00008086d000057B1sv00008086sd00000001bc02sc00i00"),
+            ("0000:07:00.0", "0x018000", "pci:v00001AEDd00002001sv00001AEDsd00002001bc01sc80i00"),
+            ("0000:00:1f.5", "0x0c8000", "pci:v00008086d0000A1A4sv0sd0bc0Csc80i00"),
+            ("0000:00:17.0", "0x010601", "pci:v00008086d0000A182sv0sd0bc01sc06i01"),
+        ] {
+            let at = format!("sys/bus/pci/devices/{address}");
+            for (file, text) in
+                [("class", class), ("vendor", "0x8086"), ("device", "0x0001"), ("modalias", modalias)]
+            {
+                machine.file(&format!("{at}/{file}"), &format!("{text}\n"));
+            }
+        }
+        machine.link("sys/bus/pci/devices/0000:00:17.0/driver", "../../drivers/ahci");
+        let found = scanned(&machine).unbound;
+        let told: Vec<_> = found.iter().map(|device| (device.to_string(), device.kind)).collect();
+        assert_eq!(
+            told,
+            [
+                ("pci 0000:07:00.0 (1aed:2001)".into(), UnboundKind::DiskController),
+                ("pci 0000:31:00.0 (8086:57b1)".into(), UnboundKind::NetworkCard),
+            ]
+        );
     }
 
     #[test]

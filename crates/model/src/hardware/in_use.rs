@@ -1,4 +1,6 @@
-//! The devices that a machine works with.
+//! The devices that a machine works with, and those that it cannot use for want of a driver.
+
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +15,9 @@ pub struct HardwareInUse {
     pub devices: Vec<DeviceInUse>,
     /// Network cards with a name of udev's, by name.
     pub cards: Vec<NamedCard>,
+    /// Network cards and disk controllers on the PCI bus that no driver has, by address; none in documents of older versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unbound: Vec<UnboundDevice>,
 }
 
 /// A device with a driver.
@@ -41,6 +46,42 @@ pub struct DeviceInUse {
     /// The files of firmware that the module may ask for and that the system has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub firmware: Vec<String>,
+}
+
+/// A device without a driver. Which disks or ports are behind it is not known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnboundDevice {
+    /// Domain, bus, device and function, such as `0000:3b:00.0`.
+    pub address: String,
+    pub kind: UnboundKind,
+    /// The kernel's description of it, by which drivers are found.
+    pub modalias: String,
+}
+
+/// What a device without a driver is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UnboundKind {
+    NetworkCard,
+    DiskController,
+}
+
+impl UnboundDevice {
+    /// Its vendor and its device, as lspci(8) writes them, such as `8086:57b1`; none if the description has another form.
+    fn ids(&self) -> Option<String> {
+        let (vendor, rest) = self.modalias.strip_prefix("pci:v")?.split_once('d')?;
+        let device = rest.split_once("sv")?.0;
+        let [vendor, device] = [vendor, device].map(|number| u32::from_str_radix(number, 16).ok());
+        Some(format!("{:04x}:{:04x}", vendor?, device?))
+    }
+}
+
+impl fmt::Display for UnboundDevice {
+    /// `pci 0000:3b:00.0 (8086:57b1)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ids = self.ids();
+        write!(f, "pci {} ({})", self.address, ids.as_deref().unwrap_or(&self.modalias))
+    }
 }
 
 /// A network card, with what udev has made its name of.

@@ -16,6 +16,6 @@ pub mod scheme;
 pub mod sysctl;
 
 pub use coverage::{CoveredModule, HardwareCoverage, ParseCoverageError};
-pub use in_use::{DeviceInUse, HardwareInUse, NamedCard};
+pub use in_use::{DeviceInUse, HardwareInUse, NamedCard, UnboundDevice, UnboundKind};
 pub use judge::{HardwareProblem, LostHardware, NamedModules, judge};
 pub use scheme::NamingScheme;

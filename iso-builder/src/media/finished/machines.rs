@@ -13,7 +13,9 @@ use medium::build_output::BuildOutput;
 use medium::reader::MediumReader;
 use model::architecture::Architecture;
 use model::hardware::coverage::LARGEST;
-use model::hardware::{HardwareCoverage, HardwareInUse, NamedModules, judge};
+use model::hardware::{
+    CoveredModule, HardwareCoverage, HardwareInUse, NamedModules, UnboundDevice, UnboundKind, judge,
+};
 use model::release::Release;
 use serde::{Deserialize, Serialize};
 
@@ -131,9 +133,13 @@ impl CoveredRelease {
             let reason = format!("the machine is {other}, the release is for {}", self.release.architecture);
             return (FitVerdict::Lost, vec![reason]);
         }
+        let unbound = hardware.as_ref().map(|hardware| hardware.unbound.as_slice()).unwrap_or_default();
         let mut lost = Vec::new();
-        lost.extend(disks.is_empty().then(|| "it has no disk".to_owned()));
-        lost.extend(nics.is_empty().then(|| "it has no network card".to_owned()));
+        let mut need = |is_missing: bool, kind| {
+            lost.extend(is_missing.then(|| self.missing(kind, unbound)).flatten());
+        };
+        need(disks.is_empty(), UnboundKind::DiskController);
+        need(nics.is_empty(), UnboundKind::NetworkCard);
         let Some(mut hardware) = hardware else {
             let why = "its inventory does not say which drivers it has: make it again with this version of `installer inventory`";
             let verdict = if lost.is_empty() { FitVerdict::Unknown } else { FitVerdict::Lost };
@@ -150,6 +156,36 @@ impl CoveredRelease {
             NamedModules { arguments: self.release.kernel_arguments.clone(), ..NamedModules::default() };
         lost.extend(judge(&hardware, &named, &self.coverage).iter().map(ToString::to_string));
         (if lost.is_empty() { FitVerdict::Ok } else { FitVerdict::Lost }, lost)
+    }
+
+    /// Why a machine that has no disk, or no network card, would not get one either from what has no driver now; none if it would.
+    fn missing(&self, kind: UnboundKind, unbound: &[UnboundDevice]) -> Option<String> {
+        let what = match kind {
+            UnboundKind::NetworkCard => "network card",
+            UnboundKind::DiskController => "disk",
+        };
+        let devices: Vec<_> = unbound.iter().filter(|device| device.kind == kind).collect();
+        let problems: Option<Vec<_>> = devices.iter().map(|device| self.undriven(device)).collect();
+        match problems?.as_slice() {
+            [] => Some(format!("it has no {what}")),
+            problems => Some(format!("it has no {what} with a driver: {}", problems.join(", "))),
+        }
+    }
+
+    /// Why a device that has no driver now would not work; none if it would. Of its firmware one file has to be there.
+    fn undriven(&self, device: &UnboundDevice) -> Option<String> {
+        let drivers: Vec<_> = self.coverage.drivers(&device.modalias).collect();
+        let Some(first) = drivers.first() else {
+            return Some(format!("{device} has none now and would have none"));
+        };
+        // The system may be on any disk.
+        let early = |driver: &&&CoveredModule| device.kind == UnboundKind::NetworkCard || driver.is_early();
+        let Some(driver) = drivers.iter().find(early) else {
+            let name = &first.name;
+            return Some(format!("{device} has none now, and the initrd would lack its driver {name}"));
+        };
+        let lacks = !driver.firmware.is_empty() && driver.firmware.is_disjoint(&self.coverage.firmware);
+        lacks.then(|| format!("{device} has none now, and its driver {} would lack firmware", driver.name))
     }
 }
 
@@ -218,6 +254,24 @@ mod tests {
              e  no       it has no disk; it has no network card"
         );
         assert_eq!(serde_json::to_string(&fits[0]).unwrap(), r#"{"machine":"a","verdict":"ok"}"#);
+        // Nor is a card missing that the release has a driver for.
+        let unbound = |modalias: &str| {
+            let card =
+                format!(r#"{{"address":"0000:31:00.0","kind":"network-card","modalias":"{modalias}"}}"#);
+            let text = document(&ahci).replace(r#"[{"name":"ens3"}]"#, "[]");
+            text.replace(r#""cards":[]"#, &format!(r#""cards":[],"unbound":[{card}]"#))
+        };
+        write("g.json", &unbound("pci:v00008086d000057B1sv0sd0bc02sc00i00"));
+        write("h.json", &unbound("virtio:d00000001v00001AF4"));
+        let fits = covered.judge_all(&inventories).unwrap();
+        assert_eq!(
+            table(&fits[5..]),
+            "g  no       it has no network card with a driver: pci 0000:31:00.0 (8086:57b1) has none now and would have none\n\
+             h  ok"
+        );
+        for name in ["g.json", "h.json"] {
+            fs::remove_file(inventories.join(name)).unwrap();
+        }
         // One that was not written to its end says nothing of the others.
         write("f.json", r#"{"disks":[{"name""#);
         let fits = covered.judge_all(&inventories).unwrap();
