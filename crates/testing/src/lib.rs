@@ -34,6 +34,7 @@ pub mod registry;
 pub mod release;
 pub mod reports;
 pub mod runner;
+pub mod servers;
 pub mod specimens;
 pub mod squashfs;
 pub mod supervisor;

@@ -37,12 +37,17 @@ pub(super) fn complete(coverage: &Path, initrd: &Path, out: &Path) -> Result<()>
 
 #[cfg(test)]
 mod tests {
+    use base::digest::Digest;
     use formats::initrd::{ArchivedFile, archive};
     use model::architecture::Architecture;
     use model::hardware::CoveredModule;
     use model::hardware::coverage::FORMAT;
+    use model::release::MANIFEST;
+    use testing::servers::{KERNELS, KernelExtract, RecordedServer, SERVERS, write_inventories};
 
     use super::*;
+    use crate::media::finished::machines::{CoveredRelease, FitVerdict, MachineFit};
+    use crate::steps;
 
     fn made(modules: &[&str], further: &[&'static str]) -> Option<HardwareCoverage> {
         let module = |name: &&str| CoveredModule { name: (*name).into(), ..CoveredModule::default() };
@@ -79,6 +84,57 @@ mod tests {
         let coverage = made(&["bnx2x", "virtio_net"], &[]).unwrap();
         assert_eq!(coverage.modules.iter().map(|module| module.initrd).collect::<Vec<_>>(), [false, true]);
         assert_eq!(made(&[], &[]), None);
+    }
+
+    /// The reasons for which each of the recorded servers would not come up under `kernel`, by the parts of a build from its modules to the
+    /// answers of `iso-builder check`.
+    fn judged(kernel: KernelExtract, has_firmware: bool) -> Vec<MachineFit> {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        let mut coverage = steps::coverage_of(kernel.release(), |root| kernel.lay_out(root));
+        assert!(!coverage.firmware.is_empty());
+        if !has_firmware {
+            coverage.firmware.clear();
+        }
+        fs::write(at("coverage"), coverage.to_bytes()).unwrap();
+        let names: Vec<_> =
+            kernel.early().iter().map(|name| format!("usr/lib/modules/x/{name}.ko")).collect();
+        let modules: Vec<_> =
+            names.iter().map(|path| ArchivedFile { path, content: b"x", executable: false }).collect();
+        let mut packed = Vec::new();
+        initrd::pack(&mut std::io::Cursor::new(archive(&modules)), &mut packed).unwrap();
+        fs::write(at("initrd"), packed).unwrap();
+        complete(&at("coverage"), &at("initrd"), place.path()).unwrap();
+        let bytes = fs::read(at(HARDWARE)).unwrap();
+        let mut release = testing::iso::release_with_hardware();
+        let payload = release.iso.as_mut().unwrap().hardware.as_mut().unwrap();
+        (payload.size, payload.sha256) = (bytes.len() as u64, Digest::of(&bytes));
+        fs::write(at(MANIFEST), release.to_bytes()).unwrap();
+        let fleet = at("fleet");
+        fs::create_dir(&fleet).unwrap();
+        write_inventories(&fleet);
+        CoveredRelease::read(place.path()).unwrap().judge_all(&fleet).unwrap()
+    }
+
+    /// Compares answers with what is known of each server.
+    fn compare(what: &str, fits: &[MachineFit], known: impl Fn(&RecordedServer) -> &'static [&'static str]) {
+        let told: Vec<_> = fits.iter().map(|fit| (fit.machine.as_str(), fit.reasons.clone())).collect();
+        let known: Vec<_> = SERVERS
+            .iter()
+            .map(|server| (server.name, known(server).iter().map(|why| (*why).to_owned()).collect()))
+            .collect::<Vec<(_, Vec<String>)>>();
+        assert_eq!(told, known, "{what}");
+        for fit in fits {
+            assert_eq!(fit.verdict == FitVerdict::Ok, fit.reasons.is_empty(), "{what}: {}", fit.machine);
+        }
+    }
+
+    #[test]
+    fn of_recorded_servers_those_come_up_that_the_kernel_and_its_firmware_are_known_to_drive() {
+        for (number, kernel) in KERNELS.into_iter().enumerate() {
+            compare(kernel.release(), &judged(kernel, true), |server| server.reasons[number]);
+        }
+        compare("without firmware", &judged(KERNELS[1], false), |server| server.without_firmware);
     }
 
     #[test]

@@ -52,6 +52,15 @@ fn coverage(architecture: Architecture, tree: &Tree, kernel: &str) -> Result<Har
     })
 }
 
+/// What a tree with the kernel `kernel`, which `fill` makes in a directory, can drive.
+#[cfg(test)]
+pub(crate) fn coverage_of(kernel: &str, fill: impl FnOnce(&Path)) -> HardwareCoverage {
+    let scratch = tempfile::tempdir().unwrap();
+    let tree = Tree::empty(scratch.path()).unwrap();
+    fill(tree.root());
+    coverage(Architecture::Amd64, &tree, kernel).unwrap()
+}
+
 /// The files of firmware, as drivers ask for them.
 fn firmware(tree: &Tree) -> Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();

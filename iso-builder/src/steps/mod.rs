@@ -33,6 +33,8 @@ pub(crate) use base_image::layout::layers as layers_of_layout;
 pub use distribution::{IMAGE_NAMES_OUTPUT, OVERLAY_OUTPUT};
 pub use extension::{EXTENSION_INITRD, EXTENSION_OUTPUT, EXTENSION_ROOTFS};
 pub use hardware::COVERAGE_OUTPUT;
+#[cfg(test)]
+pub(crate) use hardware::coverage_of;
 pub(crate) use kernel::only_kernel;
 pub use metadata::{WRITTEN_OUTPUT, WrittenMetadata};
 pub use outcome::StepOutcome;
