@@ -287,17 +287,20 @@ COUNT := awk -v seconds=$$((SECONDS - start)) '/^test result/ { passed += $$4; f
 SECONDS_OF_PROGRAMS := awk '/^ *Running / { name = $$NF; gsub(/.*\/|-[0-9a-f]*\)$$/, "", name) } \
 	  /^test result/ { sub(/s$$/, "", $$NF); printf "%5d %s\n", $$NF, name }' $(TARGET)/test.log >$(TARGET)/seconds
 
-# The virtual machine waits for its firmware and its disk often enough to share the processors with the other tests.
+# The virtual machine takes one processor from its start to its end, so it begins as soon as its own test is compiled, and all else
+# gives way to it; the next compiler is started when the machine needs cargo no more, which lets only one work at a time. Many other tests wait for servers and programs: more of them than processors run at a time.
 .PHONY: test
 test: ## The short loop: format, lints, all tests without a machine, then one install and its first start on UEFI.
 	@start=$$SECONDS; step=$$start; $(call ROOM,test,15); rm -f $(TARGET)/steps; \
 	$(MAKE) --no-print-directory setup; $(call STEP,packages of the host and tools); \
 	$(MAKE) --no-print-directory lint; $(call STEP,format and lints); \
 	$(MAKE) --no-print-directory binaries; $(call STEP,compiling the programs); \
-	$(TEST) --no-run; $(call STEP,compiling the tests); \
+	$(TEST) --no-run --test e2e; $(call STEP,compiling the test of the machine); \
 	setsid $(E2E) install_uefi:: >$(TARGET)/machine.log 2>&1 & machine=$$!; \
 	trap 'kill -- -$$machine 2>/dev/null || true' EXIT; \
-	$(TEST) 2>&1 | tee $(TARGET)/test.log; $(call STEP,tests beside the machine); \
+	while kill -0 $$machine 2>/dev/null && ! grep -q '^running' $(TARGET)/machine.log; do sleep 0.1; done; \
+	nice -n 10 $(TEST) --no-run; $(call STEP,compiling the other tests beside the machine); \
+	RUST_TEST_THREADS=$$((2 * $$(nproc))) nice -n 10 $(TEST) 2>&1 | tee $(TARGET)/test.log; $(call STEP,tests beside the machine); \
 	$(SECONDS_OF_PROGRAMS); \
 	echo 'waiting for the virtual machine'; ended=0; wait $$machine || ended=$$?; $(call STEP,the rest of the machine); \
 	tee -a $(TARGET)/test.log <$(TARGET)/machine.log; [ $$ended = 0 ]; \
