@@ -74,6 +74,8 @@ const PAGE: usize = 4096;
 #[allow(missing_debug_implementations)]
 pub struct Overlay<'a> {
     below: &'a dyn Bytes,
+    /// Of the disk below, in bytes: a file would be asked at every page.
+    length: u64,
     pages: HashMap<u64, Box<[u8; PAGE]>>,
 }
 
@@ -81,26 +83,27 @@ impl<'a> Overlay<'a> {
     /// No changes yet.
     #[must_use]
     pub fn new(below: &'a dyn Bytes) -> Self {
-        Self { below, pages: HashMap::new() }
+        Self { below, length: below.length(), pages: HashMap::new() }
     }
 
     /// True if all bytes are the same as without the changes.
     pub fn is_unchanged(&self) -> io::Result<bool> {
         for (index, page) in &self.pages {
-            if **page != *read_page(self.below, *index)? {
+            if **page != *self.page_below(*index)? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
-}
 
-fn read_page(from: &dyn Bytes, index: u64) -> io::Result<Box<[u8; PAGE]>> {
-    let mut page = Box::new([0; PAGE]);
-    let offset = index * PAGE as u64;
-    let length = (from.length() - offset).min(PAGE as u64);
-    from.read_at(offset, &mut page[..usize::try_from(length).map_err(io::Error::other)?])?;
-    Ok(page)
+    /// What the disk below has in a page; zeros beyond its end.
+    fn page_below(&self, index: u64) -> io::Result<Box<[u8; PAGE]>> {
+        let mut page = Box::new([0; PAGE]);
+        let offset = index * PAGE as u64;
+        let length = (self.length - offset).min(PAGE as u64);
+        self.below.read_at(offset, &mut page[..usize::try_from(length).map_err(io::Error::other)?])?;
+        Ok(page)
+    }
 }
 
 /// Calls `visit` for each page that `length` bytes at `offset` touch, with its number, the range in the page, and the
@@ -123,7 +126,7 @@ fn each_page(
 
 impl Bytes for Overlay<'_> {
     fn length(&self) -> u64 {
-        self.below.length()
+        self.length
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
@@ -139,16 +142,17 @@ impl Bytes for Overlay<'_> {
 
 impl Store for Overlay<'_> {
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        if offset + bytes.len() as u64 > self.below.length() {
+        if offset + bytes.len() as u64 > self.length {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         each_page(offset, bytes.len(), |index, within, place| {
-            if !self.pages.contains_key(&index) {
-                self.pages.insert(index, read_page(self.below, index)?);
-            }
-            if let Some(page) = self.pages.get_mut(&index) {
-                page[within].copy_from_slice(&bytes[place]);
-            }
+            let mut page = match self.pages.remove(&index) {
+                Some(page) => page,
+                None if within.len() == PAGE => Box::new([0; PAGE]),
+                None => self.page_below(index)?,
+            };
+            page[within].copy_from_slice(&bytes[place]);
+            self.pages.insert(index, page);
             Ok(())
         })
     }
