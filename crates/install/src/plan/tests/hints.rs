@@ -141,11 +141,14 @@ fn follow(config: &InstallConfig, machine: &Inventory, seen: &BTreeSet<String>, 
     let mut seen = seen.clone();
     seen.insert(text.clone());
     assert!(seen.len() < 6, "a chain of {seen:#?}");
-    // What multipathd does, nobody can do in a document.
+    // What multipathd does, nobody can do in a document: behind it is another machine, with a chain of its own.
     let mut machine = machine.clone();
-    // Disks that report one name without multipathd to hold them are detached.
-    if text.contains("Start multipathd") && machine.join_paths().is_empty() {
-        return;
+    if text.contains("Start multipathd") {
+        // Disks that report one name without multipathd to hold them are detached.
+        if machine.join_paths().is_empty() {
+            return;
+        }
+        seen = BTreeSet::from([text.clone()]);
     }
     followed(config, &text).iter().for_each(|next| follow(next, &machine, &seen, said));
 }
