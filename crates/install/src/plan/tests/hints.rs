@@ -140,12 +140,16 @@ fn follow(config: &InstallConfig, machine: &Inventory, seen: &BTreeSet<String>, 
     assert!(!seen.contains(&text), "a hint leads back to: {text}after {seen:#?}");
     let mut seen = seen.clone();
     seen.insert(text.clone());
-    assert!(seen.len() < 6, "a chain of {seen:#?}");
+    // Each key can be refused for several reasons in turn.
+    assert!(seen.len() < 9, "a chain of {seen:#?}");
     // What multipathd does, nobody can do in a document: behind it is another machine, with a chain of its own.
     let mut machine = machine.clone();
     if text.contains("Start multipathd") {
-        // Disks that report one name without multipathd to hold them are detached.
-        if machine.join_paths().is_empty() {
+        // Disks that report one name and that multipathd does not take for one are detached. It makes no two maps of one name.
+        machine.join_paths();
+        let again = plan(config, &machine, &release().into(), GUID).err();
+        let paths: BTreeSet<_> = machine.disks.iter().map(|disk| &disk.path).collect();
+        if paths.len() < machine.disks.len() || again.is_some_and(|error| render(&error) == text) {
             return;
         }
         seen = BTreeSet::from([text.clone()]);
