@@ -132,8 +132,14 @@ pub fn await_arrays(names: &[PartitionName], effects: &ReplacementEffects<'_>) -
             effects.progress.note("fill", now.to_string());
             shown = Some(told);
         }
-        effects.cancel.pause(effects.pause)?;
+        effects.cancel.pause(pause_after(begin.elapsed(), effects.pause))?;
     }
+}
+
+/// How long to wait before arrays are looked at again: a tenth of the time that they have taken, so that hours of filling are no
+/// thousands of looks, and the end of a short one is seen at once.
+fn pause_after(elapsed: Duration, least: Duration) -> Duration {
+    (elapsed / 10).clamp(least, least * 20)
 }
 
 /// Copies GRUB for BIOS and the EFI system partition, whose first sector is held back, and reads both back.
