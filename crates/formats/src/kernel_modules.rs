@@ -9,6 +9,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use crate::module_signature::SIGNATURE_END;
 use object::LittleEndian;
 use object::elf::FileHeader64;
 use object::read::elf::{FileHeader, SectionHeader};
@@ -35,7 +36,7 @@ pub struct ModuleHeader {
     /// The version of the module itself.
     pub version: Option<String>,
     pub license: Option<String>,
-    /// Whether a signature is appended. Whose it is, only a kernel can tell.
+    /// Whether a signature is appended.
     pub signed: bool,
 }
 
@@ -46,9 +47,6 @@ impl ModuleHeader {
         self.vermagic.split_whitespace().next()
     }
 }
-
-/// The end of a module with a signature (linux/module_signature.h).
-const SIGNATURE_END: &[u8] = b"~Module signature appended~\n";
 
 /// What the module with these bytes says of its kernel.
 ///

@@ -8,6 +8,7 @@ pub mod initrd;
 pub mod iso9660;
 pub mod kernel_modules;
 pub mod minisign;
+pub mod module_signature;
 pub mod oci;
 pub mod partition_table;
 pub mod squashfs;
