@@ -83,8 +83,8 @@ pub(super) fn disk_paths(subject: &CheckSubject<'_>) -> CheckOutcome {
     }
     if subject.node.mirror.is_some() && disk.is_map() {
         return CheckOutcome::found(
-            format!("{paths}, and the system is to be mirrored; nobody has tried both"),
-            "Leave install.mirror out: storage with several paths is redundant itself.",
+            format!("{paths}, and a mirror of disks with several paths is not supported"),
+            "Remove install.mirror: storage with several paths keeps copies itself. Or name two disks with one path each.",
         );
     }
     match subject.node.several_paths {

@@ -245,7 +245,11 @@ fn a_disk_with_several_paths_needs_multipathd_in_the_initrd_of_the_release() {
         expect(&with("disk-paths", &node(None), paths(count)), "could not run", "the release is not known");
     }
     let mirrored = PlannedNode { mirror: "/dev/sdb".parse().ok(), ..node(Some(true)) };
-    expect(&with("disk-paths", &mirrored, paths(2)), "found", "nobody has tried both");
+    expect(
+        &with("disk-paths", &mirrored, paths(2)),
+        "found",
+        "a mirror of disks with several paths is not supported",
+    );
     let none = |inventory: &mut Inventory| inventory.disks.clear();
     expect(&with("disk-paths", &node(Some(true)), none), "could not run", "see disk-size");
 }
