@@ -7,9 +7,9 @@ use super::{huge_pages_file, policies};
 use crate::inventory::pci::PciDevice;
 use crate::inventory::sysfs::{attribute, number};
 use crate::inventory::{directory_names, nics};
-use model::config::PciSelector;
 use model::config::formats::kernel::{self, PciMatch};
 use model::config::host::HugePageSize;
+use model::config::{HostSettings, PciSelector};
 
 /// What a machine can do for virtual machines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub struct HostFacts {
     /// The addresses of network cards and disks on that bus, by the kernel's names of the latter.
     pub addresses: BTreeMap<String, String>,
     pub iommu: IommuState,
+    /// The IOMMU group of each device by its address; empty where the kernel does not use an IOMMU.
+    pub groups: BTreeMap<String, String>,
     /// How many virtual functions each network card can have, by its name; only cards that can.
     pub virtual_functions: BTreeMap<String, u64>,
     /// The governors that every processor has; `None` if the kernel does not set the clock.
@@ -61,6 +63,7 @@ impl HostFacts {
             devices: PciDevice::all(sys),
             addresses: of_cards.chain(of_disks).collect(),
             iommu: IommuState::of(sys),
+            groups: groups(sys),
             virtual_functions: cards.iter().filter_map(total).collect(),
             governors: governors(sys),
             cpus: attribute(&sys.join("devices/system/cpu/present"))
@@ -77,7 +80,47 @@ impl HostFacts {
             PciMatch::Address(address) => device.address == *address,
         })
     }
+
+    /// A clause for each device that is passed through and shares its IOMMU group with one that a driver of the node has. VFIO gives
+    /// a virtual machine whole groups only, in which it leaves bridges alone (Documentation/driver-api/vfio.rst).
+    #[must_use]
+    pub fn divided_groups(&self, settings: &HostSettings) -> Vec<String> {
+        let selected: BTreeSet<&str> = settings
+            .passthrough
+            .iter()
+            .flat_map(|selector| self.selected(selector))
+            .map(|device| device.address.as_str())
+            .collect();
+        let others = |address: &str| -> Vec<String> {
+            let group = self.groups.get(address);
+            let shares = |device: &&PciDevice| group.is_some() && self.groups.get(&device.address) == group;
+            let held = self
+                .devices
+                .iter()
+                .filter(shares)
+                .filter(|device| !selected.contains(device.address.as_str()));
+            held.filter_map(|device| {
+                let driver = device.driver.as_deref().filter(|driver| !HARMLESS_DRIVERS.contains(driver))?;
+                Some(format!("{} (driver {driver})", device.address))
+            })
+            .collect()
+        };
+        let divided = selected.iter().filter_map(|address| {
+            let others = others(address);
+            let group = self.groups.get(*address)?;
+            (!others.is_empty()).then(|| {
+                format!(
+                    "{address} is in the IOMMU group {group} with {}, which stays with the node",
+                    others.join(", ")
+                )
+            })
+        });
+        divided.collect()
+    }
 }
+
+/// Drivers in whose hands a device does not keep its group from a virtual machine.
+const HARMLESS_DRIVERS: [&str; 3] = [super::VFIO, "pci-stub", "pcieport"];
 
 impl IommuState {
     fn of(sys: &Path) -> Self {
@@ -90,6 +133,16 @@ impl IommuState {
             false => Self::Absent,
         }
     }
+}
+
+/// The IOMMU groups (Documentation/ABI/testing/sysfs-kernel-iommu_groups).
+fn groups(sys: &Path) -> BTreeMap<String, String> {
+    let directory = sys.join("kernel/iommu_groups");
+    let members = |group: String| {
+        let devices = directory_names(&directory.join(&group).join("devices"));
+        devices.into_iter().map(move |address| (address, group.clone()))
+    };
+    directory_names(&directory).into_iter().flat_map(members).collect()
 }
 
 /// The governors that every policy has.

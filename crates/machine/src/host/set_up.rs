@@ -108,6 +108,7 @@ fn pass_through(
         notes.push(warning("passthrough", format_args!("loading {VFIO}: {error:#}")));
         return notes;
     }
+    notes.extend(facts.divided_groups(settings).into_iter().map(|clause| warning("passthrough", clause)));
     notes.extend(other.into_iter().map(|device| match bind(sys, device) {
         Ok(()) => format!("{VFIO} has {}", device.address),
         Err(error) => warning("passthrough", error),

@@ -69,6 +69,9 @@ pub fn states(root: &Path, os: &Os) -> Vec<SettingState> {
         let all = !devices.is_empty() && devices.iter().all(|device| device.driver.as_deref() == Some(VFIO));
         state("passthrough", format!("{selector}: {found}"), all);
     }
+    for clause in facts.divided_groups(settings) {
+        state("passthrough", clause, false);
+    }
     let present = nics::scan(&sys);
     for card in &settings.sriov {
         let wanted = card.card();

@@ -178,6 +178,38 @@ fn a_device_goes_to_vfio_and_what_the_node_needs_stays() {
 }
 
 #[test]
+fn devices_of_one_iommu_group_are_passed_through_together() {
+    let machine = Machine::new();
+    for (address, driver) in [
+        ("0000:3b:00.0", "nouveau"),
+        ("0000:3b:00.1", "snd_hda_intel"),
+        ("0000:00:01.0", "pcieport"),
+        ("0000:3c:00.0", "e1000e"),
+    ] {
+        machine.pci(address, ["0x10de", "0x2204"], driver);
+    }
+    let told = |passthrough: &str| {
+        let config = config(&format!("{{passthrough: [{passthrough}]}}"));
+        HostFacts::scan(&machine.sys()).divided_groups(&config.os.host)
+    };
+    assert!(told("'3b:00.0'").is_empty(), "without an IOMMU there are no groups");
+    for (group, address) in
+        [("14", "0000:3b:00.0"), ("14", "0000:3b:00.1"), ("14", "0000:00:01.0"), ("15", "0000:3c:00.0")]
+    {
+        machine.file(&format!("kernel/iommu_groups/{group}/devices/{address}/x"), "");
+    }
+    let clause = "0000:3b:00.0 is in the IOMMU group 14 with 0000:3b:00.1 (driver snd_hda_intel), which stays with the node";
+    assert_eq!(told("'3b:00.0'"), [clause]);
+    assert!(told("'3b:00.0', '3b:00.1'").is_empty() && told("'3c:00.0'").is_empty());
+    let config = config("{passthrough: ['3b:00.0']}");
+    let (none, runner) = (NeededDevices::default(), ScriptedRunner::silent());
+    let notes = prepare(&machine.sys(), &config.os.host, &none, &runner);
+    assert_eq!(notes[0], format!("warning: os.host.passthrough: {clause}"));
+    let states = states(machine.root(), &config.os);
+    assert!(states.iter().any(|state| state.found == clause && !state.in_effect), "{states:?}");
+}
+
+#[test]
 fn a_driver_that_cannot_be_loaded_is_told() {
     let machine = Machine::new();
     machine.pci("0000:3b:00.0", ["0x10de", "0x2204"], "nouveau");

@@ -126,11 +126,13 @@ pub(super) fn passthrough(subject: &CheckSubject<'_>) -> CheckOutcome {
     let mut findings = needed.taken_by(&node.host, facts);
     let absent = node.host.passthrough.iter().filter(|selector| facts.selected(selector).next().is_none());
     findings.extend(absent.map(|selector| format!("there is no device {selector} on the PCI bus")));
+    findings.extend(facts.divided_groups(&node.host));
     match findings.is_empty() {
         true => CheckOutcome::passed("the node needs none of the devices"),
         false => CheckOutcome::found(
             findings.join("; "),
-            "Correct os.host.passthrough: name a device by its address where several are of one kind.",
+            "Correct os.host.passthrough: name a device by its address where several are of one kind, and all devices of an \
+             IOMMU group.",
         ),
     }
 }

@@ -114,7 +114,7 @@ pub static CHECKS: &[Check] = &[
         name: "passthrough",
         title: "the node keeps its own devices",
         looks_at: "the devices that os.host.passthrough selects on the PCI bus, against those of the install's disks and of the \
-            node's network cards",
+            node's network cards, and the other devices of their IOMMU groups",
         levels: levels(Error, Error),
         class: Class::Hardware,
         waivable: true,
