@@ -17,6 +17,7 @@
 //! | [`trust_memory`] | what it must not take any more, whichever release it runs |
 //! | [`mount`], [`mounted`], [`arrays`], [`multipath`], [`disk_paths`] | file systems and the devices below them |
 //! | [`verity_device`], [`image_health`] | the device through which the OS image is read, and what was found damaged in it |
+//! | [`module_trust`] | whether the kernel loads signed modules only, and whose |
 //! | [`write_latency`] | how long flushed writes take on a disk, as etcd makes them |
 //! | [`seed`] | copies of directories of the image |
 
@@ -32,6 +33,7 @@ pub mod inventory;
 pub mod keyboard;
 pub mod live;
 pub mod machine_id;
+pub mod module_trust;
 pub mod mount;
 pub mod mounted;
 pub mod multipath;

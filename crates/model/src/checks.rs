@@ -1,7 +1,7 @@
 //! The names of the checks of a machine, which configurations may skip; the installer makes them.
 
 /// Every check, in the order in which they are made and shown.
-pub const NAMES: [&str; 31] = [
+pub const NAMES: [&str; 32] = [
     "cpu",
     "memory",
     "kvm",
@@ -9,6 +9,7 @@ pub const NAMES: [&str; 31] = [
     "firmware",
     "dmi-uuid",
     "drivers",
+    "module-signatures",
     "host-settings",
     "passthrough",
     "disk-size",

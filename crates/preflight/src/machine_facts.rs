@@ -11,6 +11,8 @@ use base::size::ByteSize;
 use machine::host::HostFacts;
 use machine::inventory::pci::PciDevice;
 use machine::inventory::{Inventory, Roots};
+use machine::module_trust::{module_trust, present_devices};
+use model::hardware::{ModuleTrust, PresentDevice};
 
 /// A property of the machine, or why it is not known, a clause.
 pub type Fact<T> = Result<T, String>;
@@ -28,6 +30,10 @@ pub struct MachineFacts {
     pub devices: Fact<Vec<PciDevice>>,
     /// What it can do for virtual machines.
     pub host: Fact<HostFacts>,
+    /// The keys that the kernel trusts for modules, if it loads signed ones only.
+    pub module_trust: Fact<Option<ModuleTrust>>,
+    /// The devices for which modules of extensions could be.
+    pub present: Fact<Vec<PresentDevice>>,
     /// The firmware's UUID; `None` if the firmware has none.
     pub uuid: Fact<Option<String>>,
     pub inventory: Inventory,
@@ -62,6 +68,8 @@ impl MachineFacts {
             }),
             devices: Ok(PciDevice::scan(roots)),
             host: Ok(HostFacts::scan(&roots.sys)),
+            module_trust: Ok(module_trust(&roots.sys)),
+            present: Ok(present_devices(&roots.sys)),
             uuid: uuid(&roots.sys),
             inventory,
         }
@@ -95,6 +103,8 @@ impl MachineFacts {
             uefi: unknown(),
             devices: unknown(),
             host: unknown(),
+            module_trust: unknown(),
+            present: unknown(),
             uuid: unknown(),
             inventory,
         }

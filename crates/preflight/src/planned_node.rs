@@ -1,6 +1,7 @@
 //! The node that a machine is to become, as far as the checks need it: taken from an install configuration in one place.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 use super::limits::Workload;
 use cluster::join_query::{ClusterNetworks, Ports, Version, is_server};
@@ -11,6 +12,7 @@ use model::config::{
     DiskSelector, Distribution, HostSettings, InstallConfig, Interface, Method, Mode, Network, Profile, Role,
     Secret, VipMode,
 };
+use model::hardware::HardwareCoverage;
 
 const PROXY_VARIABLES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"];
 
@@ -48,6 +50,10 @@ pub struct PlannedNode {
     pub not_before: Option<u64>,
     /// Whether a node can be on a disk with several paths by its release; none if the release is not known.
     pub several_paths: Option<bool>,
+    /// What the release can drive; none if the release is not known, or does not say.
+    pub coverage: Option<Arc<HardwareCoverage>>,
+    /// The modules that the configuration loads.
+    pub modules: Vec<String>,
 }
 
 /// The cluster of a node, as its document has it.
@@ -164,6 +170,8 @@ impl PlannedNode {
             stop_for_nothing: install.skipchecks,
             not_before: None,
             several_paths: None,
+            coverage: None,
+            modules: os.modules.iter().map(ToString::to_string).collect(),
         }
     }
 

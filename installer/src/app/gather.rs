@@ -3,6 +3,7 @@
 use machine::inventory::read_identity;
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Result;
 
@@ -15,7 +16,8 @@ use base::progress::Progress;
 use base::url::shown;
 use install::plan::Plan;
 use install::sources::{url, volume};
-use machine::inventory::Inventory;
+use machine::inventory::{Inventory, Roots};
+use machine::module_trust::module_trust;
 use machine::paths::{CONFIG, DEFAULTS};
 use machine::trust_store;
 use medium::customization::{self, Content, area};
@@ -30,6 +32,7 @@ use model::config::sources::{
     state::refusal,
 };
 use model::config::{Images, InstallConfig};
+use model::hardware::HardwareCoverage;
 use model::machine::Identity;
 use model::release::{Payload, Purpose, Release};
 use model::release_manifest::ReleaseManifest;
@@ -156,6 +159,13 @@ impl Media {
     pub(crate) fn has_multipath(&self) -> Result<bool> {
         let coverage = read_hardware(self.source.as_ref(), &self.release)?;
         Ok(coverage.is_some_and(|coverage| coverage.multipath))
+    }
+
+    /// What the release can drive, where the kernel of the machine at `roots` may refuse modules of it; none elsewhere, or if it does not
+    /// say.
+    pub(crate) fn judged_coverage(&self, roots: &Roots) -> Option<Arc<HardwareCoverage>> {
+        module_trust(&roots.sys)?;
+        read_hardware(self.source.as_ref(), &self.release).ok().flatten().map(Arc::new)
     }
 
     /// Checks that the release is authentic, before it is written to a disk.

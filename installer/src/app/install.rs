@@ -94,6 +94,7 @@ pub(crate) fn carry_out(
     let node = PlannedNode {
         not_before: Some(media.release.epoch),
         several_paths: maps.then(|| media.has_multipath()).transpose()?,
+        coverage: media.judged_coverage(&roots),
         ..PlannedNode::of(config)
     };
     let preflight = fitness::step(node, &|| record.creator_status(), progress)?;

@@ -329,6 +329,7 @@ impl InstallMachine for QuestionedMachine<'_> {
         let intent = PlannedNode {
             not_before: Some(self.media.release.epoch),
             several_paths: self.media.has_multipath().ok(),
+            coverage: self.media.judged_coverage(&Roots::default()),
             ..PlannedNode::of(config)
         };
         match self.settings.rehearsal {

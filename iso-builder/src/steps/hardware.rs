@@ -1,14 +1,15 @@
 //! What the OS image can drive: the modules of its kernel, and the firmware that is there for them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use formats::kernel_modules::{self, ModuleInfo};
+use formats::module_signature::SignerId;
 use model::architecture::Architecture;
 use model::hardware::coverage::FORMAT;
-use model::hardware::{CoveredModule, HardwareCoverage, NamingScheme};
+use model::hardware::{CoveredModule, HardwareCoverage, NamingScheme, OutsideModule};
 use walkdir::WalkDir;
 
 use super::request::StepRequest;
@@ -22,6 +23,8 @@ pub const COVERAGE_OUTPUT: &str = "rootfs.hardware.json";
 const FIRMWARE: [&str; 2] = ["usr/lib/firmware/updates", "usr/lib/firmware"];
 /// The ends of packed files of firmware.
 const PACKED: [&str; 2] = [".xz", ".zst"];
+/// Where an image names modules to load (modules-load.d(5)).
+const MODULES_LOAD: [&str; 2] = ["usr/lib/modules-load.d", "etc/modules-load.d"];
 /// The library of systemd's programs, with the version in its name.
 const SYSTEMD: &str = "libsystemd-shared-";
 
@@ -34,11 +37,13 @@ pub(super) fn survey(request: &StepRequest, tree: &Tree, kernel: &str) -> Result
 
 fn coverage(architecture: Architecture, tree: &Tree, kernel: &str) -> Result<HardwareCoverage> {
     let modules = within(tree.root(), &Path::new("usr/lib/modules").join(kernel))?;
+    let outside = outside(tree, &modules)?;
     let modules = kernel_modules::read_all(&modules).context("reading the modules of the kernel")?;
     let systemd = systemd(tree)?;
     let module = |(name, info): (String, ModuleInfo)| {
         let ModuleInfo { built_in, aliases, firmware } = info;
-        CoveredModule { name, built_in, initrd: false, aliases, firmware }
+        let outside = outside.get(&name).copied();
+        CoveredModule { name, built_in, initrd: false, aliases, firmware, outside }
     };
     Ok(HardwareCoverage {
         format: FORMAT,
@@ -59,6 +64,39 @@ pub(crate) fn coverage_of(kernel: &str, fill: impl FnOnce(&Path)) -> HardwareCov
     let tree = Tree::empty(scratch.path()).unwrap();
     fill(tree.root());
     coverage(Architecture::Amd64, &tree, kernel).unwrap()
+}
+
+/// The modules that are not of the kernel's own packages, whose are in `kernel`: how they are signed, and whether a file of
+/// modules-load.d(5) names them. A packed one counts as unsigned.
+fn outside(tree: &Tree, modules: &Path) -> Result<BTreeMap<String, OutsideModule>> {
+    let paths = kernel_modules::paths(modules).context("listing the modules of the kernel")?;
+    let paths = paths.into_iter().filter(|(_, path)| !path.starts_with(modules.join("kernel")));
+    let loaded = loaded(tree)?;
+    let read = |(name, path): (String, PathBuf)| {
+        let bytes = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+        let signer = SignerId::of_module(&bytes).map(|id| id.0);
+        let loaded = loaded.contains(&name);
+        Ok((name, OutsideModule { loaded, signer }))
+    };
+    paths.map(read).collect()
+}
+
+/// The modules that the image loads at every start.
+fn loaded(tree: &Tree) -> Result<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    for directory in MODULES_LOAD {
+        let directory = within(tree.root(), Path::new(directory))?;
+        for entry in fs::read_dir(&directory).into_iter().flatten() {
+            let path = entry.with_context(|| format!("reading {}", directory.display()))?.path();
+            if path.extension().is_some_and(|end| end == "conf") {
+                let text =
+                    fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+                let lines = text.lines().map(str::trim).filter(|line| !line.starts_with(['#', ';']));
+                names.extend(lines.filter(|line| !line.is_empty()).map(kernel_modules::kernel_name));
+            }
+        }
+    }
+    Ok(names)
 }
 
 /// The files of firmware, as drivers ask for them.
@@ -134,6 +172,30 @@ mod tests {
         assert_eq!((covered.systemd, covered.naming_scheme), (None, None));
         assert_eq!(coverage(Architecture::Amd64, &tree, "6.1.0").unwrap().to_bytes(), covered.to_bytes());
         assert!(coverage(Architecture::Amd64, &tree, "6.2.0").unwrap().modules.is_empty());
+    }
+
+    #[test]
+    fn modules_of_extensions_say_how_they_are_signed_and_whether_they_are_loaded() {
+        let directory = tempfile::tempdir().unwrap();
+        let tree = Tree::empty(directory.path()).unwrap();
+        let put = |path: &str, text: &str| {
+            let path = tree.path(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        fs::create_dir_all(tree.path("usr/lib")).unwrap();
+        testing::kernel::module_tree(&tree.path("usr/lib/modules/6.1.0"));
+        put("usr/lib/modules/6.1.0/kernel/drivers/own.ko", "x");
+        for name in ["acme-net", "idle"] {
+            put(&format!("usr/lib/modules/6.1.0/updates/{name}.ko"), "x");
+        }
+        put("usr/lib/modules-load.d/acme.conf", "# of the extension\nacme-net\n\n");
+        put("usr/lib/modules-load.d/README", "idle\n");
+        let covered = coverage(Architecture::Amd64, &tree, "6.1.0").unwrap();
+        let outside = |name: &str| covered.module(name).unwrap().outside;
+        assert_eq!(outside("acme_net"), Some(OutsideModule { loaded: true, signer: None }));
+        assert_eq!(outside("idle"), Some(OutsideModule::default()));
+        assert_eq!(outside("own"), None);
     }
 
     #[test]

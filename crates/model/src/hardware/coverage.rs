@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::scheme::{NamingScheme, known_scheme};
 use crate::architecture::Architecture;
+use base::digest::Digest;
 use formats::kernel_modules::{kernel_name, matches};
 
 /// The version of the format that this program writes and reads. Keys that it does not know are left alone.
@@ -53,6 +54,20 @@ pub struct CoveredModule {
     /// Files of firmware that it may ask for. Few machines need more than some of them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub firmware: BTreeSet<String>,
+    /// How it is signed, if it is not of the kernel's own packages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outside: Option<OutsideModule>,
+}
+
+/// What is known of a module that is not of the kernel's own packages: of an extension, or from an overlay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutsideModule {
+    /// Whether the release loads it at every start, whatever the machine has.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub loaded: bool,
+    /// Who has signed it ([`formats::module_signature::SignerId`]); none if nobody has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signer: Option<Digest>,
 }
 
 impl CoveredModule {

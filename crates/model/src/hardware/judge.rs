@@ -42,6 +42,8 @@ pub enum HardwareProblem {
     Renamed { to: String },
     /// The node is on disks with several paths, and the initrd of the release has no multipathd.
     NoMultipath,
+    /// With Secure Boot the kernel would refuse a module that is needed: nobody has signed it, or a key that the machine does not trust.
+    RefusedModule { module: String, signed: bool },
     /// The configuration names a module that the kernel of the release does not have.
     NoModule { module: String },
     /// The configuration sets a kernel setting of a module that the kernel of the release does not have.
@@ -68,6 +70,14 @@ impl HardwareProblem {
             }
             Self::NoMultipath => {
                 "Build the release with the package multipath-tools, in base.debian.include."
+            }
+            Self::RefusedModule { signed: true, .. } => {
+                "Enroll the certificate of the release's modules on this machine, /usr/share/nqrust/modules.der of its image: \
+                 mokutil --import FILE, then restart and confirm it at the console."
+            }
+            Self::RefusedModule { signed: false, .. } => {
+                "Build the release with kernel.module_certificate and --module-key, and enroll the certificate on this machine \
+                 (mokutil --import)."
             }
             Self::NoModule { .. } => {
                 "Remove the module from the configuration, or build the release with it."
@@ -102,6 +112,14 @@ impl fmt::Display for LostHardware {
             HardwareProblem::Renamed { to } => write!(f, " would be named {to}"),
             HardwareProblem::NoMultipath => {
                 f.write_str(" have several paths, and the initrd would lack multipathd")
+            }
+            HardwareProblem::RefusedModule { module, signed } => {
+                let how =
+                    if *signed { "signed by a key that this machine does not trust" } else { "not signed" };
+                write!(
+                    f,
+                    " needs the module {module}, which is {how}, and with Secure Boot the kernel would refuse it"
+                )
             }
             HardwareProblem::NoModule { module } => {
                 write!(f, " names the module {module}, which the kernel would not have")

@@ -8,6 +8,7 @@ use base::failure::{Class, Failure};
 use base::files::read_text;
 use formats::kernel_modules;
 use machine::inventory::{Inventory, Roots};
+use machine::module_trust::{module_trust, present_devices};
 use model::boot::BootParameters;
 use model::config::InstallConfig;
 use model::config::formats::kernel;
@@ -42,7 +43,10 @@ impl HardwareVerdict {
         };
         let machine = Inventory::scan_with_hardware(roots)?.hardware.unwrap_or_default();
         let named = named(roots, &machine, config, release);
-        let lost = judge(&machine, &named, coverage).into_iter().chain(lost_maps);
+        let refused = module_trust(&roots.sys)
+            .map(|trust| trust.refused(&present_devices(&roots.sys), &named.loaded, coverage))
+            .unwrap_or_default();
+        let lost = judge(&machine, &named, coverage).into_iter().chain(refused).chain(lost_maps);
         Ok(Self { devices: Some(machine.devices.len()), lost: lost.collect() })
     }
 
@@ -166,6 +170,31 @@ mod tests {
         }
         let capable = format!(r#"{BNX2X}],"multipath":true,"aside":["#);
         verdict_on(&machine, Some(&capable), DOCUMENT).require(&release()).unwrap();
+    }
+
+    #[test]
+    fn a_node_with_secure_boot_takes_only_a_release_whose_modules_its_kernel_would_load() {
+        let machine = machine();
+        let outside = |outside: &str| format!(r#"{BNX2X},{{"name":"acme","outside":{{{outside}}}}}"#);
+        let unsigned = outside(r#""loaded":true"#);
+        verdict_on(&machine, Some(&unsigned), DOCUMENT).require(&release()).unwrap();
+        machine.file("sys/kernel/security/lockdown", "none [integrity] confidentiality\n");
+        let refused = verdict_on(&machine, Some(&unsigned), DOCUMENT).require(&release()).unwrap_err();
+        assert_eq!(refused.class(), Class::Hardware);
+        let text = render(&refused.into());
+        for part in [
+            "the release needs the module acme, which is not signed, and with Secure Boot the kernel would refuse it",
+            "Build the release with kernel.module_certificate and --module-key",
+            "To update nevertheless: --accept-hardware",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let signed = outside(&format!(r#""loaded":true,"signer":"{}""#, "0a".repeat(32)));
+        let text =
+            render(&verdict_on(&machine, Some(&signed), DOCUMENT).require(&release()).unwrap_err().into());
+        assert!(text.contains("mokutil --import FILE"), "{text}");
+        // Nothing loads it, and no device wants it.
+        verdict_on(&machine, Some(&outside("")), DOCUMENT).require(&release()).unwrap();
     }
 
     #[test]

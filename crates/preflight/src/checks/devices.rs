@@ -61,6 +61,26 @@ pub(super) fn disk_speed(subject: &CheckSubject<'_>) -> CheckOutcome {
     }
 }
 
+/// A machine with Secure Boot would start without the devices whose modules its kernel refuses.
+pub(super) fn module_signatures(subject: &CheckSubject<'_>) -> CheckOutcome {
+    let (trust, devices) = match (&subject.facts.module_trust, &subject.facts.present) {
+        (Ok(Some(trust)), Ok(devices)) => (trust, devices),
+        (Ok(None), _) => {
+            return CheckOutcome::passed("the kernel of this machine loads unsigned modules too");
+        }
+        (Err(why), _) | (_, Err(why)) => return CheckOutcome::could_not_run(why),
+    };
+    let Some(coverage) = &subject.node.coverage else {
+        return CheckOutcome::skipped("the release does not say which modules it has");
+    };
+    let refused = trust.refused(devices, &subject.node.modules, coverage);
+    let Some(first) = refused.first() else {
+        return CheckOutcome::passed("the kernel would load every module that this machine needs");
+    };
+    let told: Vec<_> = refused.iter().map(ToString::to_string).collect();
+    CheckOutcome::found(told.join("; "), first.problem.hint())
+}
+
 /// A node finds the partitions of its disk by identifiers that they have on every path. Without multipathd in the initrd its parts would use
 /// different paths, whose writes the kernel does not see as those of one disk.
 pub(super) fn disk_paths(subject: &CheckSubject<'_>) -> CheckOutcome {

@@ -100,6 +100,17 @@ pub static CHECKS: &[Check] = &[
         run: devices::drivers,
     },
     Check {
+        name: "module-signatures",
+        title: "the kernel loads the modules of extensions that this machine needs",
+        looks_at: "whether the kernel is locked down (Secure Boot), the certificates in db and MokListRT, and the signatures \
+            of the release's modules from outside the kernel's packages",
+        levels: levels(Error, Error),
+        class: Class::Hardware,
+        waivable: true,
+        asks_network: false,
+        run: devices::module_signatures,
+    },
+    Check {
         name: "host-settings",
         title: "the machine can do what os.host asks for",
         looks_at: "sizes of huge pages and memory, the firmware's tables of an IOMMU, sriov_totalvfs, governors and numbers \

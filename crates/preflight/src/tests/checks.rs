@@ -319,6 +319,32 @@ fn what_the_machine_can_do_for_virtual_machines() {
 }
 
 #[test]
+fn modules_of_extensions_are_loaded_or_refused_as_the_kernel_would() {
+    let machine = Machine::fit();
+    let of = |coverage: Option<&str>| {
+        let read = |text: &str| {
+            let text = format!(
+                r#"{{"format":1,"architecture":"amd64","kernel":"6.12","modules":[{text}],"firmware":[]}}"#
+            );
+            std::sync::Arc::new(model::hardware::HardwareCoverage::parse(text.as_bytes()).unwrap())
+        };
+        let node = PlannedNode { coverage: coverage.map(read), ..PlannedNode::default() };
+        outcome("module-signatures", &machine.facts(), &node, &Answers::default())
+    };
+    let acme = r#"{"name":"acme","aliases":["pci:v0000ACE0*"],"outside":{}}"#;
+    expect(&of(Some(acme)), "passed", "loads unsigned modules too");
+    machine.file("sys/kernel/security/lockdown", "none [integrity] confidentiality\n");
+    expect(&of(None), "skipped", "the release does not say");
+    expect(&of(Some(acme)), "passed", "every module that this machine needs");
+    machine.file("sys/bus/pci/devices/0000:3b:00.0/modalias", "pci:v0000ACE0d00000001\n");
+    expect(&of(Some(acme)), "found", "pci 0000:3b:00.0 needs the module acme, which is not signed");
+    expect(&of(Some(&acme.replace("ACE0", "ACE1"))), "passed", "every module");
+    let elsewhere = MachineFacts::of_inventory(inventory());
+    let unknown = outcome("module-signatures", &elsewhere, &PlannedNode::default(), &Answers::default());
+    expect(&unknown, "could not run", "on the machine itself");
+}
+
+#[test]
 fn devices_that_the_node_needs_are_not_passed_through() {
     let machine = Machine::fit();
     for (address, class, device, name) in [

@@ -43,7 +43,7 @@ fn names_are_unique_and_stable_in_form() {
         assert!(!all[index + 1..].contains(name), "{name}");
         assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'), "{name}");
     }
-    assert_eq!(all.len(), 31);
+    assert_eq!(all.len(), 32);
 }
 
 #[test]
@@ -61,6 +61,7 @@ fn a_small_virtual_machine_passes_as_a_trial_with_warnings_and_never_in_producti
             "firmware skipped",
             "dmi-uuid warning",
             "drivers passed",
+            "module-signatures passed",
             "host-settings skipped",
             "passthrough skipped",
             "disk-size passed",
