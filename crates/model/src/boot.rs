@@ -1,6 +1,7 @@
 //! The boot contract: the kernel parameters by which the installer tells an installed node which slot runs and where its
 //! file systems are. The planner writes them, the node's initrd reads them.
 
+pub mod crash;
 mod environment;
 pub mod grub;
 pub mod loader;
@@ -43,10 +44,12 @@ pub mod parameter {
 
     /// The WWIDs of the node's disks that have several paths, with commas between them.
     pub const MULTIPATH: &str = "nqrust.multipath";
+    /// The file system that a dump is written to: only on the command line of a kernel that another one starts as it crashes.
+    pub const CRASH: &str = "nqrust.crash";
 
-    pub const ALL: [&str; 13] = [
+    pub const ALL: [&str; 14] = [
         MODE, RELEASE, CUSTOM, ROOTFS, SLOT, CONFIG, PERSISTENT, DATA, REPORT, GENERATION, TRIAL, ESP,
-        MULTIPATH,
+        MULTIPATH, CRASH,
     ];
 }
 

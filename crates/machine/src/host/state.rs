@@ -11,6 +11,7 @@ use super::{VFIO, huge_pages_file, policies};
 use crate::inventory::nics;
 use crate::inventory::sysfs::{attribute, number};
 use base::files::read_text;
+use base::size::ByteSize;
 use model::config::Os;
 use model::config::formats::kernel;
 
@@ -111,12 +112,34 @@ pub fn states(root: &Path, os: &Os) -> Vec<SettingState> {
         };
         state("nested_virtualization", found.to_owned(), now == Some(nested));
     }
+    if settings.has_crash_kernel() {
+        let (found, loaded) = crash_kernel(&sys);
+        state("crash_kernel", found, loaded);
+    }
     let missing = missing_words(root, os);
     if !missing.is_empty() {
         let found = format!("this start was without {} (restart the node)", missing.join(" "));
         state("kernel arguments", found, false);
     }
     states
+}
+
+/// The memory that is reserved for a crash kernel; none if nothing is.
+#[must_use]
+pub fn crash_reservation(sys: &Path) -> Option<ByteSize> {
+    number(&sys.join("kernel/kexec_crash_size")).filter(|size| *size > 0).map(ByteSize::bytes)
+}
+
+/// What is found of the kernel for crashes, and whether it is loaded.
+fn crash_kernel(sys: &Path) -> (String, bool) {
+    let loaded = number(&sys.join("kernel/kexec_crash_loaded")) == Some(1);
+    match (crash_reservation(sys), loaded) {
+        (None, _) => ("no memory is reserved".to_owned(), false),
+        (Some(size), true) => (format!("loaded, {size} reserved"), true),
+        (Some(size), false) => {
+            (format!("not loaded, {size} reserved (journalctl -u nqrust-crash says why)"), false)
+        }
+    }
 }
 
 /// The arguments that follow from the settings and that the running kernel was started without.

@@ -262,6 +262,28 @@ fn a_machine_that_does_not_set_its_clock_says_so() {
 }
 
 #[test]
+fn a_crash_kernel_is_loaded_or_it_is_said_what_lacks() {
+    let machine = Machine::new();
+    let config = config("{crash_kernel: 256M}");
+    fs::create_dir_all(machine.root().join("proc")).unwrap();
+    fs::write(machine.root().join("proc/cmdline"), "quiet crashkernel=256M\n").unwrap();
+    let told = || {
+        let states = states(machine.root(), &config.os);
+        assert_eq!(states.len(), 1, "{states:?}");
+        states[0].to_string()
+    };
+    assert_eq!(told(), "crash_kernel: no memory is reserved, NOT as the document asks");
+    machine.file("kernel/kexec_crash_size", "268435456\n");
+    machine.file("kernel/kexec_crash_loaded", "0\n");
+    assert_eq!(
+        told(),
+        "crash_kernel: not loaded, 256 MiB reserved (journalctl -u nqrust-crash says why), NOT as the document asks"
+    );
+    machine.file("kernel/kexec_crash_loaded", "1\n");
+    assert_eq!(told(), "crash_kernel: loaded, 256 MiB reserved");
+}
+
+#[test]
 fn what_the_command_line_had_is_in_effect() {
     let machine = Machine::new();
     machine.file("devices/system/cpu/isolated", "2-7\n");

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::formats::kernel::{self, PciMatch};
+use super::formats::kernel::{self, CrashReservation, PciMatch};
 use super::network::Interface;
-use super::text::{CpuList, InterfaceName, MacAddress, PciSelector};
+use super::text::{CpuList, CrashMemory, InterfaceName, MacAddress, PciSelector};
 use crate::architecture::Architecture;
 use base::size::ByteSize;
 
@@ -33,6 +33,11 @@ pub struct HostSettings {
     /// Whether virtual machines may run virtual machines of their own; the kernel's default unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nested_virtualization: Option<bool>,
+    /// Whether a second kernel is kept in memory that writes a dump to the persistent partition when the first one crashes: `true`,
+    /// or the memory to reserve for it, such as `384M`. With `true` it is 256 MiB, and 512 MiB from 64 GiB of memory on; on Arm
+    /// 64 MiB more. A machine with less than 2 GiB gets none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub crash_kernel: Option<CrashMemory>,
 }
 
 /// Memory in huge pages of one size.
@@ -59,6 +64,11 @@ pub enum HugePageSize {
     #[serde(rename = "1G")]
     Gib1,
 }
+
+/// The memory from which on `crash_kernel: true` reserves some: with less, what is left would be too little for a node.
+const CRASH_KERNEL_FROM: ByteSize = ByteSize::gib(2);
+/// The memory from which on it reserves more: the lists of pages that a dump is chosen by grow with memory.
+const LARGE_MEMORY: ByteSize = ByteSize::gib(64);
 
 /// A network card with virtual functions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -163,6 +173,49 @@ impl CpuList {
     }
 }
 
+impl CrashMemory {
+    #[must_use]
+    pub fn parsed(&self) -> CrashReservation {
+        // The text has passed the check of its type, which is made of the same function.
+        kernel::crash_reservation(self).unwrap_or(CrashReservation::Never)
+    }
+
+    /// The memory that it takes from a machine with this much; none if nothing is reserved.
+    #[must_use]
+    pub fn of(&self, memory: ByteSize, architecture: Architecture) -> Option<ByteSize> {
+        let (usual, large) = usual_reservations(architecture);
+        match self.parsed() {
+            CrashReservation::Never => None,
+            CrashReservation::Fixed(size) => Some(size),
+            CrashReservation::ByMemory if memory < CRASH_KERNEL_FROM => None,
+            CrashReservation::ByMemory => Some(if memory < LARGE_MEMORY { usual } else { large }),
+        }
+    }
+
+    /// The kernel's argument (`Documentation/admin-guide/kdump/kdump.rst`).
+    fn word(&self, architecture: Architecture) -> Option<String> {
+        let megabytes = |size: ByteSize| format!("{}M", size.get() >> 20);
+        let (usual, large) = usual_reservations(architecture);
+        let [from, limit] = [CRASH_KERNEL_FROM, LARGE_MEMORY].map(|size| format!("{}G", size.get() >> 30));
+        match self.parsed() {
+            CrashReservation::Never => None,
+            CrashReservation::Fixed(size) => Some(format!("crashkernel={}", megabytes(size))),
+            CrashReservation::ByMemory => {
+                let (usual, large) = (megabytes(usual), megabytes(large));
+                Some(format!("crashkernel={from}-{limit}:{usual},{limit}-:{large}"))
+            }
+        }
+    }
+}
+
+/// What is reserved below and from [`LARGE_MEMORY`] on. The kernel of Arm needs more of it for itself.
+const fn usual_reservations(architecture: Architecture) -> (ByteSize, ByteSize) {
+    match architecture {
+        Architecture::Amd64 => (ByteSize::mib(256), ByteSize::mib(512)),
+        Architecture::Arm64 => (ByteSize::mib(320), ByteSize::mib(576)),
+    }
+}
+
 impl SriovCard {
     /// The card, as networks name theirs.
     #[must_use]
@@ -181,6 +234,12 @@ impl HostSettings {
     #[must_use]
     pub fn uses_iommu(&self) -> bool {
         self.iommu || !self.passthrough.is_empty()
+    }
+
+    /// Whether the node keeps a kernel for the case that its own crashes.
+    #[must_use]
+    pub fn has_crash_kernel(&self) -> bool {
+        self.crash_kernel.as_ref().is_some_and(|memory| memory.parsed() != CrashReservation::Never)
     }
 
     /// The memory that all huge pages take.
@@ -214,6 +273,7 @@ impl HostSettings {
             let each = ["isolcpus", "nohz_full", "rcu_nocbs"].map(|name| format!("{name}={isolated}"));
             words.extend(each);
         }
+        words.extend(self.crash_kernel.as_ref().and_then(|memory| memory.word(architecture)));
         words
     }
 }
@@ -250,6 +310,30 @@ mod tests {
     }
 
     #[test]
+    fn a_crash_kernel_gets_memory_as_the_machine_has_it_or_as_it_is_said() {
+        let memory = |text: &str| host(&format!("{{crash_kernel: {text}}}"));
+        let word = |text: &str, of| memory(text).kernel_words(of).join(" ");
+        assert_eq!(word("true", Architecture::Amd64), "crashkernel=2G-64G:256M,64G-:512M");
+        assert_eq!(word("true", Architecture::Arm64), "crashkernel=2G-64G:320M,64G-:576M");
+        assert_eq!(word("384M", Architecture::Arm64), "crashkernel=384M");
+        assert_eq!(word("1G", Architecture::Amd64), "crashkernel=1024M");
+        assert_eq!(word("false", Architecture::Amd64), "");
+        assert!(memory("true").has_crash_kernel() && !memory("false").has_crash_kernel());
+        let of = |text: &str, gib| {
+            memory(text)
+                .crash_kernel
+                .unwrap()
+                .of(ByteSize::gib(gib), Architecture::Amd64)
+                .map(|size| size.get() >> 20)
+        };
+        assert_eq!(
+            [of("true", 1), of("true", 2), of("true", 63), of("true", 64)],
+            [None, Some(256), Some(256), Some(512)]
+        );
+        assert_eq!([of("384M", 1), of("false", 64)], [Some(384), None]);
+    }
+
+    #[test]
     fn devices_are_selected_by_kind_or_by_address() {
         let parsed = |text: &str| text.parse::<PciSelector>().unwrap().parsed();
         assert_eq!(parsed("10DE:2204"), PciMatch::Kind { vendor: 0x10de, device: 0x2204 });
@@ -262,7 +346,7 @@ mod tests {
         #[test]
         fn no_word_needs_quotes(count in 1u32..4_194_304, first in 0u32..500, more in 0u32..500) {
             let isolated = format!("{first}-{}", first + more);
-            let host = host(&format!("{{huge_pages: [{{size: 2M, count: {count}}}], iommu: true, cpu: {{isolated: '{isolated}'}}}}"));
+            let host = host(&format!("{{huge_pages: [{{size: 2M, count: {count}}}], iommu: true, crash_kernel: true, cpu: {{isolated: '{isolated}'}}}}"));
             for word in [Architecture::Amd64, Architecture::Arm64].iter().flat_map(|of| host.kernel_words(*of)) {
                 proptest::prop_assert_eq!(crate::boot::grub::quote(&word), word);
             }

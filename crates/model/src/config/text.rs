@@ -131,6 +131,10 @@ checked_text! {
     CpuList, "cpu-list", kernel::cpu_list
 }
 checked_text! {
+    /// Memory for a kernel that writes dumps: `true`, `false`, or a size such as `384M`.
+    CrashMemory, "crash-memory", kernel::crash_memory
+}
+checked_text! {
     /// Devices on the PCI bus: `VENDOR:DEVICE` in hexadecimal digits, or the address of one.
     PciSelector, "pci-device", kernel::pci_device
 }

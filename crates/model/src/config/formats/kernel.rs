@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use base::size::ByteSize;
 use document::format::{FormatFault, FormatResult, ensure};
 
 /// The name of a kernel module, not a path.
@@ -103,6 +104,44 @@ pub fn cpu_numbers(text: &str) -> Option<BTreeSet<u32>> {
     Some(numbers)
 }
 
+/// How much memory a kernel that writes dumps gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CrashReservation {
+    /// There is no such kernel.
+    Never,
+    /// As much as fits the memory of the machine.
+    ByMemory,
+    Fixed(ByteSize),
+}
+
+/// Less does not hold the kernel of any distribution with its initrd; more is a slip.
+const CRASH_MEMORY: std::ops::RangeInclusive<u64> = 128..=4096;
+
+/// Memory for a kernel that writes dumps: `true`, `false`, or a size in MiB or GiB as the kernel writes it.
+pub fn crash_memory(text: &str) -> FormatResult {
+    ensure(
+        crash_reservation(text).is_some(),
+        "is not the memory for a crash kernel: true, false, or a size from 128M to 4G, such as 384M",
+    )
+}
+
+/// What a text says of that memory; `None` if it has another form.
+#[must_use]
+pub fn crash_reservation(text: &str) -> Option<CrashReservation> {
+    let (digits, unit) = match text {
+        "true" => return Some(CrashReservation::ByMemory),
+        "false" => return Some(CrashReservation::Never),
+        text => text.split_at(text.find(|c: char| !c.is_ascii_digit())?),
+    };
+    let factor = match unit {
+        "M" | "Mi" | "MiB" => 1,
+        "G" | "Gi" | "GiB" => 1024,
+        _ => return None,
+    };
+    let mebibytes = digits.parse::<u64>().ok()?.checked_mul(factor)?;
+    CRASH_MEMORY.contains(&mebibytes).then(|| CrashReservation::Fixed(ByteSize::mib(mebibytes)))
+}
+
 /// Devices on the PCI bus that a text selects.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PciMatch {
@@ -197,6 +236,38 @@ mod tests {
         }
         for text in ["", "a", "7-2", "1,1", "1-4,3", "1,", "-1", "8192", "1 2", "+1", "all", "0-31:2/4"] {
             assert!(cpu_list(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn memory_for_a_crash_kernel_is_a_size_that_can_hold_one() {
+        let mebibytes = |size| Some(CrashReservation::Fixed(ByteSize::mib(size)));
+        for (text, meant) in [
+            ("true", Some(CrashReservation::ByMemory)),
+            ("false", Some(CrashReservation::Never)),
+            ("128M", mebibytes(128)),
+            ("384MiB", mebibytes(384)),
+            ("1Gi", mebibytes(1024)),
+            ("4G", mebibytes(4096)),
+        ] {
+            assert_eq!(crash_reservation(text), meant, "{text}");
+            assert_eq!(crash_memory(text), Ok(()), "{text}");
+        }
+        for text in [
+            "",
+            "yes",
+            "auto",
+            "256",
+            "M",
+            "127M",
+            "5G",
+            "256K",
+            "256M@16M",
+            "1G-2G:128M",
+            "-1G",
+            "99999999999999999999G",
+        ] {
+            assert!(crash_memory(text).is_err(), "{text}");
         }
     }
 

@@ -25,6 +25,7 @@ pub static FORMATS: &[Format] = &[
     Format::new("check-name", "unknown-check", text::check_name),
     Format { extremes: &network::CIDR_EXTREMES, ..Format::new("cidr", "invalid-network", network::cidr) },
     Format::new("cpu-list", "invalid-cpu-list", kernel::cpu_list),
+    Format::new("crash-memory", "invalid-crash-memory", kernel::crash_memory),
     Format::new("device", "invalid-device", storage::device),
     Format::new("environment-name", "invalid-environment-name", text::environment_name),
     Format::new("file-mode", "invalid-permissions", access::file_mode),

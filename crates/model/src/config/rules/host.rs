@@ -90,6 +90,7 @@ pub(super) fn arguments_are_given_once(config: &InstallConfig) -> Vec<Finding> {
             name if !set(name) => return None,
             name if REFINED.contains(&name) && host.iommu => "os.host.iommu",
             name if REFINED.contains(&name) => "os.host.passthrough",
+            "crashkernel" => "os.host.crash_kernel",
             _ => "os.host.cpu.isolated",
         };
         let refined = REFINED.contains(&name) && !word.ends_with("=off") && *word != "iommu.passthrough=0";
