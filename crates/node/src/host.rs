@@ -7,6 +7,7 @@ use anyhow::Result;
 
 use super::update::NodeSlots;
 use base::command::Runner;
+use base::failure::{Class, Failure};
 use base::files::read_text_if_present;
 use install::execute::change_host_words;
 use machine::host::{self, HostFacts, NeededDevices};
@@ -14,7 +15,9 @@ use machine::inventory::nics;
 use machine::nics::{FoundCard, RememberedCards, find};
 use machine::paths::{DOCUMENT, below};
 use model::architecture::Architecture;
+use model::boot::crash::COMMAND_LINE_BYTES;
 use model::boot::{BootParameters, Slot};
+use model::config::host::HOST_ARGUMENTS;
 use model::config::{self, InstallConfig};
 
 /// The part of a start in which the settings are set up.
@@ -93,6 +96,7 @@ pub fn keep_words(root: &Path, config: &InstallConfig) -> Result<Option<Vec<Stri
     let Some(installed) = started.filter(|installed| installed.slot != Slot::Recovery) else {
         return Ok(None);
     };
+    require_short_line(&line, &words)?;
     let changed = NodeSlots::look(root, &installed).and_then(|slots| change_host_words(&slots.esps, &words));
     match changed {
         Ok(changed) => Ok(changed.then_some(words)),
@@ -100,6 +104,22 @@ pub fn keep_words(root: &Path, config: &InstallConfig) -> Result<Option<Vec<Stri
         Err(_) if words.is_empty() => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Refuses arguments with which the kernel would lose the end of its command line. `line` is that of the present start.
+fn require_short_line(line: &str, words: &[String]) -> Result<()> {
+    /// What the boot loader adds where a release is on trial.
+    const TRIAL_BYTES: usize = " panic=10 systemd.crash_reboot=1 nqrust.trial=999999999".len();
+    let of_host = |word: &&str| HOST_ARGUMENTS.contains(&word.split('=').next().unwrap_or_default());
+    let others = line.split_whitespace().filter(|word| !of_host(word)).map(str::len);
+    let all =
+        others.chain(words.iter().map(String::len)).map(|length| length + 1).sum::<usize>() + TRIAL_BYTES;
+    if all < COMMAND_LINE_BYTES {
+        return Ok(());
+    }
+    let most = COMMAND_LINE_BYTES - 1;
+    let what = format!("the kernel's command line would have {all} bytes, and kernels read {most}");
+    Err(Failure::new(Class::Invalid, what).hint("Set less in os.host.").into())
 }
 
 #[cfg(test)]
@@ -155,6 +175,17 @@ mod tests {
         let config = config::parse(text, "node.yaml").unwrap();
         let kept = kept_devices(root.path(), &config);
         assert!(kept[0].ends_with("on which the network card ens3 is; the node keeps it"), "{kept:?}");
+    }
+
+    #[test]
+    fn arguments_with_which_the_kernel_would_lose_the_end_of_its_line_are_refused() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let before =
+            format!("root=x hugepagesz=2M hugepages=4 isolcpus={} {}", "1,".repeat(300), "a=b ".repeat(300));
+        require_short_line(&before, &words("hugepagesz=2M hugepages=4")).unwrap();
+        let long = format!("isolcpus={} nohz_full=1 rcu_nocbs=1", "1,".repeat(450));
+        let error = require_short_line(&before, &words(&long)).unwrap_err();
+        assert!(error.to_string().ends_with("bytes, and kernels read 2047"), "{error}");
     }
 
     #[test]

@@ -10,8 +10,10 @@ use super::new_layout::NewLayout;
 use super::payloads::{BiosPayloads, NeededPayloads, unpacked};
 use super::slot::SlotGeometry;
 use super::step::{FatContent, Filesystem, PlannedContent, PlannedFile, Step};
+use base::failure::{Class, Failure};
 use model::architecture::Architecture;
 use model::boot::BootVolume;
+use model::boot::crash::COMMAND_LINE_BYTES;
 use model::boot::grub::{HOST_FILE, INITRD_FILE, KERNEL_FILE, SLOT_FILE, host_cfg, slot_cfg};
 use model::boot::record::BootRecord;
 use model::config::{InstallConfig, Secret};
@@ -34,6 +36,7 @@ pub(super) fn steps(
     let data = layout.partition(Data).filter(|_| roles.kept.is_none()).and_then(|_| Filesystem::of(Data));
     // A FAT volume's serial number has 32 bits; the first bytes of the disk's identity distinguish disks.
     let volumes = volumes(roles, layout)?;
+    require_short_line(config, release, &volumes)?;
     let (volume_id, ..) = layout.disk_guid.as_fields();
     let geometry = layout.partition(RootA).map(SlotGeometry::of).context("the layout has no slot a")?;
     let mut steps = vec![Step::VerifyMedium { payloads: needed.all() }];
@@ -77,6 +80,19 @@ pub(super) fn steps(
     }
     steps.push(Step::Commit);
     Ok(steps)
+}
+
+/// Refuses a node whose kernel would lose the end of its command line.
+fn require_short_line(config: &InstallConfig, release: &ReleaseManifest, volumes: &Volumes) -> Result<()> {
+    let length = boot::longest_line(release.architecture, volumes, config, &release.kernel_arguments);
+    if length < COMMAND_LINE_BYTES {
+        return Ok(());
+    }
+    let most = COMMAND_LINE_BYTES - 1;
+    let what = format!("the kernel's command line would have {length} bytes, and kernels read {most}");
+    Err(Failure::new(Class::Invalid, what)
+        .hint("Shorten os.additional_kernel_arguments, or set less in os.host.")
+        .into())
 }
 
 /// The file systems and arrays for the kernel command line.

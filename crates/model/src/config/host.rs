@@ -40,6 +40,20 @@ pub struct HostSettings {
     pub crash_kernel: Option<CrashMemory>,
 }
 
+/// The names of all arguments of the kernel that can follow from the settings.
+pub const HOST_ARGUMENTS: [&str; 10] = [
+    "default_hugepagesz",
+    "hugepagesz",
+    "hugepages",
+    "intel_iommu",
+    "iommu",
+    "iommu.passthrough",
+    "isolcpus",
+    "nohz_full",
+    "rcu_nocbs",
+    "crashkernel",
+];
+
 /// Memory in huge pages of one size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -348,6 +362,8 @@ mod tests {
             let isolated = format!("{first}-{}", first + more);
             let host = host(&format!("{{huge_pages: [{{size: 2M, count: {count}}}], iommu: true, crash_kernel: true, cpu: {{isolated: '{isolated}'}}}}"));
             for word in [Architecture::Amd64, Architecture::Arm64].iter().flat_map(|of| host.kernel_words(*of)) {
+                let name = word.split('=').next().unwrap_or_default();
+                proptest::prop_assert!(HOST_ARGUMENTS.contains(&name), "{}", word);
                 proptest::prop_assert_eq!(crate::boot::grub::quote(&word), word);
             }
         }

@@ -7,7 +7,7 @@ mod script;
 
 pub use script::LOADER_SCRIPT;
 
-pub(super) use node::{Volumes, node_cfg};
+pub(super) use node::{Volumes, longest_line, node_cfg};
 pub(super) use script::{PASSWORD, grub_cfg};
 
 /// The configuration that Debian's signed GRUB finds at its built-in place. It runs with `root` on the volume that GRUB was

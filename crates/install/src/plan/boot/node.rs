@@ -50,6 +50,26 @@ pub(crate) fn node_cfg(architecture: Architecture, volumes: &Volumes, config: &I
     )
 }
 
+/// The most that the script adds to a command line (`nq_words` in `loader.cfg`).
+const SCRIPT_WORDS: &str = "nqrust.slot=recovery nqrust.gen=999999999 nqrust.esp=00000000-0000-0000-0000-000000000000 panic=10 \
+    systemd.crash_reboot=1 nqrust.trial=999999999";
+
+/// The most bytes that the command line of this node can have under a release with these arguments.
+pub(crate) fn longest_line(
+    architecture: Architecture,
+    volumes: &Volumes,
+    config: &InstallConfig,
+    release_words: &[String],
+) -> usize {
+    let roots = [&volumes.root_a, &volumes.root_b, &volumes.recovery];
+    let root = roots.map(ToString::to_string).into_iter().max_by_key(String::len).unwrap_or_default();
+    let words = words(architecture, volumes, config)
+        .replace("$nq_words", SCRIPT_WORDS)
+        .replace("$slot_words", &release_words.join(" "))
+        .replace("$nq_own", &config.os.host_words(architecture).join(" "));
+    format!("BOOT_IMAGE=(bt)/vmlinuz root={root} {words}").len()
+}
+
 /// What follows the root file system: what the node needs, what the script adds, what the release adds, what follows from
 /// `os.host`, and last the line of the configuration.
 fn words(architecture: Architecture, volumes: &Volumes, config: &InstallConfig) -> String {
@@ -168,6 +188,21 @@ mod tests {
             assert!(line.contains(" nqrust.multipath=3600c0ff0,3600c0ff1"), "{line}");
             assert!(!line.contains("multipath=off"), "{line}");
         }
+    }
+
+    #[test]
+    fn the_longest_command_line_has_what_the_script_the_release_and_the_host_add() {
+        let mut config = InstallConfig::default();
+        let none = longest_line(Architecture::Amd64, &volumes(), &config, &[]);
+        let line = linux(&config).replace("$nq_words $slot_words $nq_own", &format!("{SCRIPT_WORDS}  "));
+        let expected = line.replace(
+            "linux (bt)/vmlinuz root=$nq_root",
+            &format!("BOOT_IMAGE=(bt)/vmlinuz root={}", volumes().root_a),
+        );
+        assert_eq!(none, expected.len());
+        config.os.host.iommu = true;
+        let more = longest_line(Architecture::Amd64, &volumes(), &config, &["quiet".to_owned()]);
+        assert_eq!(more, none + "quiet".len() + "intel_iommu=on iommu=pt".len());
     }
 
     #[test]

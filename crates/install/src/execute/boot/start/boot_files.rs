@@ -8,11 +8,9 @@ use anyhow::{Context, Result, ensure};
 use crate::execute::boot::read_volume::FatReader;
 use crate::installed::NodePlace;
 use crate::plan::{BOOT_VOLUME_BYTES, SlotGeometry};
+use model::boot::crash::COMMAND_LINE_BYTES;
 use model::boot::grub::{HOST_FILE, INITRD_FILE, KERNEL_FILE, SLOT_FILE, host_words};
 use model::boot::{Slot, loader, parameter};
-
-/// COMMAND_LINE_SIZE of x86.
-const COMMAND_LINE_BYTES: usize = 2048;
 
 #[derive(Debug)]
 pub(super) struct BootFiles {
