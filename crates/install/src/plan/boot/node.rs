@@ -84,6 +84,9 @@ fn words(architecture: Architecture, volumes: &Volumes, config: &InstallConfig) 
         // the initrd says why, waits, and restarts the machine (dracut.cmdline(7)).
         "rd.shell=0".to_owned(),
         "rd.emergency=reboot".to_owned(),
+        // A kernel that stops would stand still for ever: nobody is there to restart it. An oops leaves locks held, so it is one too.
+        "panic=10".to_owned(),
+        "oops=panic".to_owned(),
     ];
     words.extend(volumes.data.map(|data| format!("{}={data}", parameter::DATA)));
     if !volumes.arrays.is_empty() {
