@@ -50,6 +50,8 @@ pub struct PlannedNode {
     pub not_before: Option<u64>,
     /// Whether a node can be on a disk with several paths by its release; none if the release is not known.
     pub several_paths: Option<bool>,
+    /// Whether a node can write crash dumps by its release; none if the release is not known.
+    pub crash_dumps: Option<bool>,
     /// What the release can drive; none if the release is not known, or does not say.
     pub coverage: Option<Arc<HardwareCoverage>>,
     /// The modules that the configuration loads.
@@ -170,6 +172,7 @@ impl PlannedNode {
             stop_for_nothing: install.skipchecks,
             not_before: None,
             several_paths: None,
+            crash_dumps: None,
             coverage: None,
             modules: os.modules.iter().map(ToString::to_string).collect(),
         }

@@ -161,6 +161,12 @@ impl Media {
         Ok(coverage.is_some_and(|coverage| coverage.multipath))
     }
 
+    /// Whether a node can write crash dumps by its release. That of an older builder cannot.
+    pub(crate) fn has_crash_dumps(&self) -> Result<bool> {
+        let coverage = read_hardware(self.source.as_ref(), &self.release)?;
+        Ok(coverage.is_some_and(|coverage| coverage.crash_dumps))
+    }
+
     /// What the release can drive, where the kernel of the machine at `roots` may refuse modules of it; none elsewhere, or if it does not
     /// say.
     pub(crate) fn judged_coverage(&self, roots: &Roots) -> Option<Arc<HardwareCoverage>> {

@@ -95,6 +95,7 @@ pub(crate) fn carry_out(
         not_before: Some(media.release.epoch),
         several_paths: maps.then(|| media.has_multipath()).transpose()?,
         coverage: media.judged_coverage(&roots),
+        crash_dumps: config.os.host.has_crash_kernel().then(|| media.has_crash_dumps()).transpose()?,
         ..PlannedNode::of(config)
     };
     let preflight = fitness::step(node, &|| record.creator_status(), progress)?;

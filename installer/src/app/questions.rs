@@ -330,6 +330,7 @@ impl InstallMachine for QuestionedMachine<'_> {
             not_before: Some(self.media.release.epoch),
             several_paths: self.media.has_multipath().ok(),
             coverage: self.media.judged_coverage(&Roots::default()),
+            crash_dumps: self.media.has_crash_dumps().ok(),
             ..PlannedNode::of(config)
         };
         match self.settings.rehearsal {

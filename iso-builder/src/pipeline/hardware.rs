@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use formats::initrd;
 use formats::kernel_modules::{is_module, name_of};
 use model::hardware::HardwareCoverage;
+use model::hardware::coverage::INITRD_DUMP_PROGRAM;
 use model::release::HARDWARE;
 
 use crate::product;
@@ -25,6 +26,7 @@ pub(super) fn complete(coverage: &Path, initrd: &Path, out: &Path) -> Result<()>
     archives.rewind().with_context(what)?;
     let entries = initrd::entries(&mut archives).with_context(what)?;
     coverage.multipath = product::INITRD_MULTIPATH.iter().all(|path| entries.contains_key(*path));
+    coverage.crash_dumps = entries.contains_key(INITRD_DUMP_PROGRAM);
     for path in entries.keys().filter(|path| is_module(path)) {
         let name = name_of(Path::new(path));
         if let Ok(at) = coverage.modules.binary_search_by(|module| module.name.cmp(&name)) {
@@ -58,6 +60,7 @@ mod tests {
             systemd: None,
             naming_scheme: None,
             multipath: false,
+            crash_dumps: false,
             modules: modules.iter().map(module).collect(),
             firmware: Default::default(),
         };

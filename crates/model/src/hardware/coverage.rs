@@ -15,6 +15,9 @@ pub const FORMAT: u32 = 1;
 /// The most bytes that a `hardware.json` has. That of Debian's kernel with all firmware has less than 3 MiB.
 pub const LARGEST: u64 = 64 << 20;
 
+/// The file of an initrd by which a kernel that starts in place of a crashed one writes its dump.
+pub const INITRD_DUMP_PROGRAM: &str = "usr/bin/makedumpfile";
+
 /// What a release can drive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HardwareCoverage {
@@ -31,6 +34,9 @@ pub struct HardwareCoverage {
     /// Whether its initrd starts multipathd for the disks that a node names, so that a node can be on a disk with several paths.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub multipath: bool,
+    /// Whether its initrd has makedumpfile, so that a node can write a dump when its kernel crashes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub crash_dumps: bool,
     /// By name.
     pub modules: Vec<CoveredModule>,
     /// Files below the directories of firmware of the OS image, without the ends of packed ones; by name.
@@ -145,6 +151,7 @@ mod tests {
             systemd: Some(257),
             naming_scheme: NamingScheme::of_systemd(257),
             multipath: true,
+            crash_dumps: true,
             modules: vec![
                 module,
                 CoveredModule { name: "ahci".into(), built_in: true, ..CoveredModule::default() },
@@ -156,7 +163,7 @@ mod tests {
             String::from_utf8(bytes.clone()).unwrap(),
             concat!(
                 r#"{"format":1,"architecture":"amd64","kernel":"6.12.1-amd64","systemd":257,"naming_scheme":"v257","#,
-                r#""multipath":true,"modules":[{"name":"bnx2x","initrd":true,"aliases":["pci:v000014E4d0000168Esv*"],"#,
+                r#""multipath":true,"crash_dumps":true,"modules":[{"name":"bnx2x","initrd":true,"aliases":["pci:v000014E4d0000168Esv*"],"#,
                 r#""firmware":["bnx2x/a.fw"]},{"name":"ahci","built_in":true}],"firmware":["bnx2x/a.fw"]}"#,
                 "\n"
             )
@@ -190,6 +197,7 @@ mod tests {
             systemd: None,
             naming_scheme: None,
             multipath: false,
+            crash_dumps: false,
             modules: (0..2000).map(module).collect(),
             firmware: BTreeSet::new(),
         };

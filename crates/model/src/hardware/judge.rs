@@ -44,6 +44,8 @@ pub enum HardwareProblem {
     NoMultipath,
     /// With Secure Boot the kernel would refuse a module that is needed: nobody has signed it, or a key that the machine does not trust.
     RefusedModule { module: String, signed: bool },
+    /// The configuration asks for a crash kernel, and the initrd of the release has no makedumpfile.
+    NoCrashDumps,
     /// The configuration names a module that the kernel of the release does not have.
     NoModule { module: String },
     /// The configuration sets a kernel setting of a module that the kernel of the release does not have.
@@ -78,6 +80,9 @@ impl HardwareProblem {
             Self::RefusedModule { signed: false, .. } => {
                 "Build the release with kernel.module_certificate and --module-key, and enroll the certificate on this machine \
                  (mokutil --import)."
+            }
+            Self::NoCrashDumps => {
+                "Build the release with the package makedumpfile in base.debian.include, or remove os.host.crash_kernel."
             }
             Self::NoModule { .. } => {
                 "Remove the module from the configuration, or build the release with it."
@@ -121,6 +126,9 @@ impl fmt::Display for LostHardware {
                     " needs the module {module}, which is {how}, and with Secure Boot the kernel would refuse it"
                 )
             }
+            HardwareProblem::NoCrashDumps => {
+                f.write_str(" asks for crash dumps, and the initrd would lack makedumpfile")
+            }
             HardwareProblem::NoModule { module } => {
                 write!(f, " names the module {module}, which the kernel would not have")
             }
@@ -136,6 +144,13 @@ impl LostHardware {
     #[must_use]
     pub fn multipath() -> Self {
         let (subject, problem) = ("the disks of the node".to_owned(), HardwareProblem::NoMultipath);
+        Self { subject, used_by: Vec::new(), problem }
+    }
+
+    /// What a node with a crash kernel loses under a release whose initrd has no makedumpfile.
+    #[must_use]
+    pub fn crash_dumps() -> Self {
+        let (subject, problem) = ("os.host.crash_kernel".to_owned(), HardwareProblem::NoCrashDumps);
         Self { subject, used_by: Vec::new(), problem }
     }
 }
@@ -266,6 +281,7 @@ mod tests {
             systemd: Some(257),
             naming_scheme: NamingScheme::of_systemd(257),
             multipath: false,
+            crash_dumps: false,
             modules,
             firmware: texts(firmware),
         }

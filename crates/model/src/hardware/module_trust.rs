@@ -95,6 +95,7 @@ mod tests {
             systemd: None,
             naming_scheme: None,
             multipath: false,
+            crash_dumps: false,
             modules,
             firmware: BTreeSet::new(),
         }

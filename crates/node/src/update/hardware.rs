@@ -43,10 +43,13 @@ impl HardwareVerdict {
         };
         let machine = Inventory::scan_with_hardware(roots)?.hardware.unwrap_or_default();
         let named = named(roots, &machine, config, release);
+        let lost_dumps =
+            (config.os.host.has_crash_kernel() && !coverage.crash_dumps).then(LostHardware::crash_dumps);
         let refused = module_trust(&roots.sys)
             .map(|trust| trust.refused(&present_devices(&roots.sys), &named.loaded, coverage))
             .unwrap_or_default();
-        let lost = judge(&machine, &named, coverage).into_iter().chain(refused).chain(lost_maps);
+        let lost = judge(&machine, &named, coverage).into_iter().chain(refused);
+        let lost = lost.chain(lost_maps).chain(lost_dumps);
         Ok(Self { devices: Some(machine.devices.len()), lost: lost.collect() })
     }
 
@@ -195,6 +198,24 @@ mod tests {
         assert!(text.contains("mokutil --import FILE"), "{text}");
         // Nothing loads it, and no device wants it.
         verdict_on(&machine, Some(&outside("")), DOCUMENT).require(&release()).unwrap();
+    }
+
+    #[test]
+    fn a_node_with_a_crash_kernel_takes_only_a_release_that_can_write_dumps() {
+        let document = "os: {host: {crash_kernel: true}}";
+        let refused = verdict(Some(BNX2X), document);
+        let text = render(&refused.require(&release()).unwrap_err().into());
+        for part in [
+            "os.host.crash_kernel asks for crash dumps, and the initrd would lack makedumpfile",
+            "Build the release with the package makedumpfile in base.debian.include, or remove os.host.crash_kernel.",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let capable = format!(r#"{BNX2X}],"crash_dumps":true,"aside":["#);
+        verdict(Some(&capable), document).require(&release()).unwrap();
+        verdict(Some(BNX2X), "os: {host: {crash_kernel: false}}").require(&release()).unwrap();
+        // One that says nothing of what it can drive says nothing of dumps either.
+        verdict(None, document).require(&release()).unwrap();
     }
 
     #[test]

@@ -4,10 +4,14 @@ use super::devices::{all_disks, card_text};
 use crate::check::{CheckOutcome, CheckSubject};
 use base::size::ByteSize;
 use machine::host::{HostFacts, IommuState, NeededDevices};
+use model::architecture::Architecture;
 
 /// What a node needs beside huge pages, which only programs that ask for them get: as much as kubeadm asks for
 /// (<https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/install-kubeadm/>).
 const NODE_MEMORY: ByteSize = ByteSize::gib(2);
+
+/// With less beside the memory of a crash kernel, no node of any kind starts.
+const CRASHING_NODE_MEMORY: ByteSize = ByteSize::gib(1);
 
 /// The facts, or the outcome of a check without them.
 macro_rules! host_facts {
@@ -24,7 +28,7 @@ pub(super) fn settings(subject: &CheckSubject<'_>) -> CheckOutcome {
         return CheckOutcome::skipped("os.host is empty");
     }
     let facts = host_facts!(subject);
-    let parts = [huge_pages, iommu, virtual_functions, processors, nested];
+    let parts = [huge_pages, iommu, virtual_functions, processors, nested, crash_kernel];
     let findings: Vec<_> = parts.iter().flat_map(|part| part(subject, facts)).collect();
     match findings.is_empty() {
         true => CheckOutcome::passed("the machine can do what os.host asks for"),
@@ -49,6 +53,34 @@ fn huge_pages(subject: &CheckSubject<'_>, facts: &HostFacts) -> Vec<String> {
             "huge pages take {reserved} of {} of memory, and the node needs {NODE_MEMORY} beside them",
             memory.size
         ));
+    }
+    findings
+}
+
+fn crash_kernel(subject: &CheckSubject<'_>, _: &HostFacts) -> Vec<String> {
+    let host = &subject.node.host;
+    let Some(crash_kernel) = host.crash_kernel.as_ref().filter(|_| host.has_crash_kernel()) else {
+        return Vec::new();
+    };
+    let mut findings = Vec::new();
+    if subject.node.crash_dumps == Some(false) {
+        let lacks = "the initrd of the release has no makedumpfile to write crash dumps with: build it with the package \
+                     makedumpfile in base.debian.include";
+        findings.push(lacks.to_owned());
+    }
+    let Ok(memory) = &subject.facts.memory else { return findings };
+    match crash_kernel.of(memory.size, Architecture::of_this_program()) {
+        None => findings.push(format!(
+            "of {} of memory none is reserved for a crash kernel: give os.host.crash_kernel a size such as 256M",
+            memory.size
+        )),
+        Some(reserved) => {
+            let left = memory.size.saturating_sub(reserved).saturating_sub(host.reserved_memory());
+            // With huge pages that alone are too many, nothing more is to be said.
+            if left < CRASHING_NODE_MEMORY && left.get() > 0 {
+                findings.push(format!("the crash kernel takes {reserved} of {} of memory, and leaves {left}", memory.size));
+            }
+        }
     }
     findings
 }

@@ -307,6 +307,23 @@ fn what_the_machine_can_do_for_virtual_machines() {
     expect(&of("{nested_virtualization: true}"), "passed", "");
     machine.file("proc/cpuinfo", "flags : fpu\n");
     expect(&of("{nested_virtualization: false}"), "passed", "");
+    expect(&of("{crash_kernel: true}"), "passed", "");
+    expect(&of("{crash_kernel: 4G}"), "passed", "");
+    let mut node = hosting("{crash_kernel: true}");
+    node.crash_dumps = Some(false);
+    let lacks = outcome("host-settings", &machine.facts(), &node, &Answers::default());
+    expect(&lacks, "found", "the package makedumpfile in base.debian.include");
+    let mut small = machine.facts();
+    for (mib, text, told) in [
+        (1536, "true", "of 1.5 GiB of memory none is reserved for a crash kernel"),
+        (1536, "768M", "the crash kernel takes 768 MiB of 1.5 GiB of memory, and leaves 768 MiB"),
+    ] {
+        if let Ok(memory) = &mut small.memory {
+            memory.size = base::size::ByteSize::mib(mib);
+        }
+        let node = hosting(&format!("{{crash_kernel: {text}}}"));
+        expect(&outcome("host-settings", &small, &node, &Answers::default()), "found", told);
+    }
     let all = of("{nested_virtualization: true, cpu: {isolated: 2-7}}");
     expect(
         &all,
