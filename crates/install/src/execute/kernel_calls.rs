@@ -36,13 +36,27 @@ pub(crate) fn eject(drive: &File) -> Result<()> {
     unsafe { raw::cdromeject(drive.as_raw_fd()) }.map(drop)
 }
 
-/// Loads a kernel to be started in place of this one (kexec_file_load(2)). The files must not be open for writing.
-pub(crate) fn load_kernel(kernel: &File, initrd: &File, line: &CStr) -> Result<()> {
-    let (line, no_flags) = (line.to_bytes_with_nul(), 0_u64);
+/// When a loaded kernel starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LoadedFor {
+    /// In place of this one, when the system is asked for it.
+    Restart,
+    /// Where this one crashes, in the memory that is reserved for it.
+    Crash,
+}
+
+/// Loads a kernel (kexec_file_load(2)), which has to be signed where Secure Boot is on. The files must not be open for writing.
+pub(crate) fn load_kernel(kernel: &File, initrd: &File, line: &CStr, reason: LoadedFor) -> Result<()> {
+    // linux/kexec.h
+    const KEXEC_FILE_ON_CRASH: u64 = 2;
+    let flags = match reason {
+        LoadedFor::Restart => 0,
+        LoadedFor::Crash => KEXEC_FILE_ON_CRASH,
+    };
+    let line = line.to_bytes_with_nul();
     let (kernel, initrd) = (kernel.as_raw_fd(), initrd.as_raw_fd());
     // SAFETY: see the module.
-    let done = unsafe {
-        libc::syscall(libc::SYS_kexec_file_load, kernel, initrd, line.len(), line.as_ptr(), no_flags)
-    };
+    let done =
+        unsafe { libc::syscall(libc::SYS_kexec_file_load, kernel, initrd, line.len(), line.as_ptr(), flags) };
     Errno::result(done).map(drop)
 }

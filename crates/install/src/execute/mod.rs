@@ -25,6 +25,7 @@ mod slot_update;
 pub use boot::esp::read_esp;
 pub use boot::finish::{ask_for, finish};
 pub use boot::host_file::change_host_words;
+pub use boot::load::KernelToLoad;
 pub use boot::record::{ChangedRecord, change_record};
 pub use boot::start::start_node;
 pub use data::renew::renew_filesystem;

@@ -6,6 +6,7 @@ pub(super) mod fat_volume;
 pub(super) mod finish;
 pub(super) mod firmware;
 pub(super) mod host_file;
+pub(super) mod load;
 pub(super) mod read_volume;
 pub(super) mod record;
 pub(super) mod start;

@@ -7,7 +7,7 @@
 
 mod boot_files;
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,18 +15,18 @@ use anyhow::{Context, Result};
 
 use super::finish::ask_for;
 use super::firmware;
-use crate::execute::kernel_calls;
+use super::load::KernelToLoad;
+use crate::execute::kernel_calls::LoadedFor;
 use crate::installed::NodePlace;
 use base::command::Runner;
 use base::failure::{Class, Failure, causes};
-use base::files::{make_directory, write_atomically};
 use boot_files::BootFiles;
 use model::boot::Slot;
 
 /// The firmware's variables, if the machine was started by UEFI.
 const VARIABLES: &str = "/sys/firmware/efi/efivars";
 
-/// Where the files of the kernel to start are kept until then: in memory.
+/// Where the files of the kernel to start are kept until it is loaded: in memory.
 const STAGE: &str = "/run/nqrust-start";
 
 /// Starts the node at `place`; `title` is the product's name, which its entry in the firmware has. `note` receives what is done.
@@ -82,17 +82,8 @@ fn by_kernel(place: &NodePlace, runner: &dyn Runner) -> Result<Slot> {
     let disk = File::open(&place.disk).with_context(|| format!("opening {}", place.disk.display()))?;
     let files = BootFiles::read(&disk, place)
         .with_context(|| format!("reading the boot files of {}", place.disk.display()))?;
-    let stage = Path::new(STAGE);
-    make_directory(stage, 0o700)?;
-    let staged = |name: &str, bytes: &[u8]| -> Result<File> {
-        let path = stage.join(name);
-        write_atomically(&path, bytes, 0o600)?;
-        // Opened again: the kernel refuses a file that is still open for writing.
-        File::open(&path).with_context(|| format!("opening {}", path.display()))
-    };
-    let (kernel, initrd) = (staged("vmlinuz", &files.kernel)?, staged("initrd", &files.initrd)?);
-    kernel_calls::load_kernel(&kernel, &initrd, &files.line).context("loading the kernel")?;
-    let _ = fs::remove_dir_all(stage);
+    let (kernel, initrd, line) = (&files.kernel, &files.initrd, &files.line);
+    KernelToLoad { kernel, initrd, line }.load(Path::new(STAGE), LoadedFor::Restart)?;
     ask_for("kexec", runner)?;
     Ok(files.slot)
 }
