@@ -108,6 +108,46 @@ fn only_a_node_on_disks_with_several_paths_has_them_named_to_multipathd_and_its_
     assert!(!omitted.contains("multipath"), "dracut's own module is taken where the base has its programs");
 }
 
+/// What dracut's scripts know after the hook for that value of `nqrust.crash`: the root file system, and for what they wait.
+fn crash_start(value: &str) -> (String, Option<String>) {
+    let directory = tempfile::tempdir().unwrap();
+    let hook = Path::new(env!("CARGO_MANIFEST_DIR")).join(MODULE).join("parse-crash.sh");
+    let played = format!(
+        "getarg() {{ [ \"$1\" = nqrust.crash= ] && echo '{value}'; }}\nhookdir={}\n. {}\necho \"$root $rootok\"\n",
+        directory.path().display(),
+        hook.display()
+    );
+    let output = Command::new("sh").arg("-c").arg(played).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let waits = fs::read_to_string(directory.path().join("initqueue/finished/nqrust-crash.sh")).ok();
+    (String::from_utf8(output.stdout).unwrap().trim().to_owned(), waits)
+}
+
+#[test]
+fn a_kernel_in_place_of_a_crashed_one_needs_no_root_file_system_and_waits_for_the_partition_of_its_dump() {
+    assert_eq!(crash_start(""), (String::new(), None));
+    let (root, waits) = crash_start("PARTUUID=0a0b0c0d-0000-4000-8000-000000000007");
+    assert_eq!(root, "nqrust-crash 1");
+    assert_eq!(waits.unwrap(), "[ -e '/dev/disk/by-partuuid/0a0b0c0d-0000-4000-8000-000000000007' ]\n");
+    let link = "/dev/disk/by-id/md-uuid-0a0b0c0d:00004000:80000000:0000000a";
+    assert_eq!(crash_start(link).1.unwrap(), format!("[ -e '{link}' ]\n"));
+    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join(MODULE);
+    let unit = fs::read_to_string(module.join("nqrust-crash-dump.service")).unwrap();
+    for line in [
+        "ConditionKernelCommandLine=nqrust.crash",
+        "SuccessAction=reboot-force",
+        "FailureAction=reboot-force",
+        "ExecStart=/usr/bin/installer --progress plain crash dump",
+    ] {
+        assert!(unit.lines().any(|found| found == line), "{line}");
+    }
+    let setup = fs::read_to_string(module.join("module-setup.sh")).unwrap();
+    assert!(setup.contains("inst_hook cmdline 37 \"$moddir/parse-crash.sh\"\n"));
+    assert!(
+        setup.contains("inst_multiple -o makedumpfile\n") && setup.contains("inst_multiple prlimit umount\n")
+    );
+}
+
 /// What the generator writes for a kernel command line, if anything: the unit that mounts the root file system, and what it says of the
 /// device.
 fn generated(line: &str) -> Option<[String; 2]> {

@@ -17,6 +17,7 @@
 //! | [`trust_memory`] | what it must not take any more, whichever release it runs |
 //! | [`mount`], [`mounted`], [`arrays`], [`multipath`], [`disk_paths`] | file systems and the devices below them |
 //! | [`verity_device`], [`image_health`] | the device through which the OS image is read, and what was found damaged in it |
+//! | [`crash_dumps`] | dumps of kernels that have crashed |
 //! | [`module_trust`] | whether the kernel loads signed modules only, and whose |
 //! | [`write_latency`] | how long flushed writes take on a disk, as etcd makes them |
 //! | [`seed`] | copies of directories of the image |
@@ -24,6 +25,7 @@
 pub mod arrays;
 pub mod clock;
 pub mod console_text;
+pub mod crash_dumps;
 pub mod disk_paths;
 pub mod host;
 pub mod hostname;

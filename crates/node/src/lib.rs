@@ -7,6 +7,7 @@
 //! | [`apply`](mod@apply), [`apply_running`] | the files of the document, written below a root directory |
 //! | [`render`](mod@render), [`accounts`] | what those files are; pure |
 //! | [`host`] | the machine under virtual machines, set up at each start |
+//! | [`crash`] | the kernel that starts where the running one crashes, and the dump that it writes |
 //! | [`network_trial`] | a changed network that is taken back unless somebody confirms it |
 //! | [`update`] | writing a slot, trying it, going back |
 //! | [`recovery`], [`pending_reset`] | the recovery system, and the request for a reset |
@@ -17,6 +18,7 @@ pub mod applied;
 pub mod apply;
 pub mod apply_running;
 pub mod boot;
+pub mod crash;
 pub mod host;
 pub mod network_trial;
 pub mod pending_reset;

@@ -16,6 +16,7 @@ use cluster::stages::observed_node::ObservedNode;
 use cluster::stages::readiness_watch::{self, ReadyRecord};
 use cluster::stages::{self, Stage};
 use machine::arrays::{self, ArrayStatus};
+use machine::crash_dumps::{self, CrashDump};
 use machine::disk_paths::DiskPaths;
 use machine::host::{self, SettingState};
 use machine::image_health::ImageHealth;
@@ -52,6 +53,9 @@ pub struct Status {
     /// The settings of `os.host`, and what is found of each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub host: Vec<SettingState>,
+    /// The dumps of kernels that crashed, the newest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub crashes: Vec<CrashDump>,
     /// How long flushed writes took when the disk of etcd was last measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_latency: Option<WriteLatency>,
@@ -102,6 +106,7 @@ impl Status {
             arrays: arrays::arrays(root),
             paths: Vec::new(),
             host: host::states(root, &config.os),
+            crashes: crash_dumps::of_node(root),
             write_latency: WriteLatency::recorded(root),
             pending: applied.document != Some(apply::digest_of(&below(root, DOCUMENT))?),
             images: BlobCount { expected, present, deferred },
@@ -195,6 +200,9 @@ impl fmt::Display for Status {
         }
         for (index, state) in self.host.iter().enumerate() {
             writeln!(f, "{:9} {state}", if index == 0 { "host" } else { "" })?;
+        }
+        for (index, crash) in self.crashes.iter().enumerate() {
+            writeln!(f, "{:9} {crash}", if index == 0 { "crashes" } else { "" })?;
         }
         self.cluster(f)?;
         for (index, place) in self.mounts.iter().enumerate() {
@@ -401,6 +409,30 @@ mod tests {
                         \x20         kernel arguments: this start was without hugepagesz=2M hugepages=8 (restart the node), \
                         NOT as the document asks\n";
         assert!(text.contains(expected), "{text}");
+    }
+
+    #[test]
+    fn a_person_reads_which_crashes_there_were_from_the_newest() {
+        let root = node();
+        assert!(!gather(root.path()).unwrap().to_string().contains("\ncrashes "));
+        for (name, record) in [
+            ("20261128T235959Z", r#"{"kernel": "6.12.1", "reason": "Oops", "dump_bytes": 47185920}"#),
+            (
+                "20261129T023105Z",
+                r#"{"kernel": "6.12.1", "reason": "sysrq triggered crash", "lacking": "no room"}"#,
+            ),
+        ] {
+            let directory = below(root.path(), crash_dumps::DIRECTORY).join(name);
+            fs::create_dir_all(&directory).unwrap();
+            fs::write(directory.join(crash_dumps::RECORD), record).unwrap();
+        }
+        let status = gather(root.path()).unwrap();
+        let expected = "crashes   2026-11-29T02:31:05Z: sysrq triggered crash (only messages in \
+                        /var/lib/nqrust/crash/20261129T023105Z; no room)\n\
+                        \x20         2026-11-28T23:59:59Z: Oops (45 MiB in /var/lib/nqrust/crash/20261128T235959Z)\n";
+        assert!(status.to_string().contains(expected), "{status}");
+        let value = serde_json::to_value(&status).unwrap();
+        assert_eq!(value["crashes"][1]["dump_bytes"], 47_185_920);
     }
 
     #[test]

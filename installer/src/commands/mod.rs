@@ -6,6 +6,7 @@ mod bless;
 mod boot;
 mod console;
 mod convert;
+mod crash;
 mod disk;
 mod disk_image;
 mod first_start;
@@ -88,6 +89,9 @@ enum Command {
     /// Set up the machine as `os.host` of the node document says.
     #[command(hide = true)]
     Host(host::HostArgs),
+    /// Load the kernel that starts where the running one crashes, or write its dump.
+    #[command(hide = true)]
+    Crash(crash::CrashArgs),
     Kubeadm(kubeadm::KubeadmArgs),
     KubernetesGuard(kubernetes_guard::KubernetesGuardArgs),
     PodNetwork(pod_network::PodNetworkArgs),
@@ -143,6 +147,7 @@ impl Command {
             Self::Root(args) => args.run(context),
             Self::Grow(args) => args.run(context),
             Self::Host(args) => args.run(context),
+            Self::Crash(args) => args.run(context),
             Self::Kubeadm(args) => args.run(context),
             Self::KubernetesGuard(args) => args.run(context),
             Self::PodNetwork(args) => args.run(context),

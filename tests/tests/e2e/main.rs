@@ -10,6 +10,7 @@ mod bases;
 mod broken_release;
 mod cluster;
 mod console;
+mod crash;
 mod customize;
 mod damaged_image;
 mod disk_images;

@@ -9,6 +9,7 @@ use super::{
     Target, describe_holder,
 };
 use base::size::ByteSize;
+use machine::crash_dumps;
 use machine::inventory::FoundPartition;
 use model::config::Images;
 use model::release::Payload;
@@ -123,6 +124,9 @@ fn host(f: &mut fmt::Formatter<'_>, plan: &Plan) -> fmt::Result {
     }
     if let Some(nested) = settings.nested_virtualization {
         writeln!(f, "  nested       {}", if nested { "on" } else { "off" })?;
+    }
+    if settings.has_crash_kernel() {
+        writeln!(f, "  crash dumps  {}", crash_dumps::DIRECTORY)?;
     }
     let words = plan.document.os.host_words(plan.release.architecture);
     if !words.is_empty() {

@@ -42,7 +42,7 @@ pub use hardware::HardwareVerdict;
 pub use lock::UpdateLock;
 pub use offer::{OfferStatus, RunningSystem, UpdatePermissions, decide, kubernetes_step};
 pub use room::{StoredPart, UpdateRoom};
-pub use slots::NodeSlots;
+pub use slots::{NodeSlots, SlotDevices};
 pub use stage::UpdateStage;
 pub use tried_release::TriedRelease;
 pub use updated_node::{Rollback, UpdatedNode};

@@ -65,6 +65,7 @@ pub(super) fn ready() -> NodePageFacts {
             paths: Vec::new(),
             arrays: Vec::new(),
             host: Vec::new(),
+            crashes: Vec::new(),
             write_latency: None,
             pending: false,
             images: BlobCount { expected: 214, present: 214, deferred: false },

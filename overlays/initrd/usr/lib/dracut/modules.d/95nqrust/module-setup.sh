@@ -32,6 +32,11 @@ install() {
     done
     # After livenet's own (29), which reads root=.
     inst_hook cmdline 35 "$moddir/parse-rootfs.sh"
+    # For the start in place of a crashed kernel. Where the base has no makedumpfile, no node loads a kernel for that.
+    inst_simple "$moddir/nqrust-crash-dump.service" "$systemdsystemunitdir/nqrust-crash-dump.service"
+    inst_hook cmdline 37 "$moddir/parse-crash.sh"
+    inst_multiple -o makedumpfile
+    inst_multiple prlimit umount
     inst_script "$moddir/nqrustroot.sh" /sbin/nqrustroot
     # It has come with dracut's own module, which is before this one.
     rm -f "$initdir/sbin/dmsquash-live-root" "$initdir/usr/sbin/dmsquash-live-root"
@@ -46,6 +51,7 @@ install() {
     fi
     $SYSTEMCTL -q --root "$initdir" add-requires initrd-root-fs.target nqrust-boot.service
     $SYSTEMCTL -q --root "$initdir" add-wants sysinit.target nqrust-trial.timer
+    $SYSTEMCTL -q --root "$initdir" add-requires initrd-root-fs.target nqrust-crash-dump.service
 }
 
 # Disks with several paths: what dracut's module multipath leaves out. It knows neither the names of Debian's rules nor what those run.
