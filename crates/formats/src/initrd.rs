@@ -37,6 +37,7 @@ const BLOCK_BYTES: usize = 512;
 const DIRECTORY: usize = 0o040_755;
 const FILE: usize = 0o100_644;
 const PROGRAM: usize = 0o100_755;
+const PRIVATE: usize = 0o100_600;
 /// Names and contents begin at multiples of this.
 const ALIGNMENT: u64 = 4;
 
@@ -53,12 +54,25 @@ pub struct ArchivedFile<'a> {
 /// Nothing in it differs from one time to the next: it has no times.
 #[must_use]
 pub fn archive(files: &[ArchivedFile<'_>]) -> Vec<u8> {
+    let entries = files
+        .iter()
+        .map(|file| (file.path, if file.executable { PROGRAM } else { FILE }, file.content))
+        .collect::<Vec<_>>();
+    pack_entries(&entries)
+}
+
+/// A plain archive with one file that only root reads.
+#[must_use]
+pub fn private_archive(path: &str, content: &[u8]) -> Vec<u8> {
+    pack_entries(&[(path, PRIVATE, content)])
+}
+
+fn pack_entries(files: &[(&str, usize, &[u8])]) -> Vec<u8> {
     let parents =
         |path: &'_ str| path.match_indices('/').map(|(at, _)| path[..at].to_owned()).collect::<Vec<_>>();
-    let directories: BTreeSet<_> = files.iter().flat_map(|file| parents(file.path)).collect();
-    let entries = directories.iter().map(|path| (path.as_str(), DIRECTORY, &b""[..])).chain(
-        files.iter().map(|file| (file.path, if file.executable { PROGRAM } else { FILE }, file.content)),
-    );
+    let directories: BTreeSet<_> = files.iter().flat_map(|(path, ..)| parents(path)).collect();
+    let entries = directories.iter().map(|path| (path.as_str(), DIRECTORY, &b""[..]));
+    let entries = entries.chain(files.iter().copied());
     let mut out = Vec::new();
     for (number, (path, mode, content)) in (1..).zip(entries) {
         entry(&mut out, path, (number, mode), content);
@@ -393,6 +407,15 @@ mod tests {
     fn unpacked(initrd: &[u8]) -> io::Result<Vec<u8>> {
         let mut out = Vec::new();
         unpack(&mut Cursor::new(initrd), &mut out).map(|()| out)
+    }
+
+    #[test]
+    fn a_private_archive_has_its_file_for_root_alone() {
+        let archive = private_archive("etc/nqrust/x.json", b"{}");
+        let found = entries(&mut Cursor::new(&archive)).unwrap();
+        assert_eq!(found["etc/nqrust/x.json"].mode, 0o100_600);
+        assert_eq!(found["etc"].mode, 0o040_755);
+        assert!(archive.len().is_multiple_of(BLOCK_BYTES) && std::str::from_utf8(&archive).is_ok());
     }
 
     #[test]
