@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::cluster::{Addon, Harvester, VipMode};
 use super::disk::DiskSelector;
 use super::network::{Cidr, ManagementInterface, Network};
+use super::network_disks::NetworkDisks;
 use super::reinstall::Reinstall;
 use super::text::{CheckName, DevicePath, HttpUrl, IsoUrl, MacAddress, Pem, Sha256, Tty};
 use super::webhook::Webhook;
@@ -127,6 +128,9 @@ pub struct Install {
     /// Further networks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<Network>,
+    /// Disks that the machine reaches over the network.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network_disks: Option<NetworkDisks>,
     /// The virtual address of the cluster, free and in the network of the nodes. In create mode, where it is needed
     /// unless it comes from a DHCP server; a trial can do without.
     #[serde(skip_serializing_if = "Option::is_none")]

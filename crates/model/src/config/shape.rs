@@ -79,6 +79,7 @@ mod tests {
             [
                 "install.management_interface.interfaces[].hw_addr",
                 "os.host.sriov[].hw_addr",
+                "install.network_disks.cards[].interface.hw_addr",
                 "install.networks[].interfaces[].hw_addr",
             ]
         );

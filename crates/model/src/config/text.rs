@@ -71,6 +71,14 @@ checked_text! {
     HookPayload, "hook-payload", webhook::payload
 }
 checked_text! {
+    /// The name of an iSCSI node: a target, or a machine that uses one.
+    IscsiName, "iscsi-name", storage::iscsi_name
+}
+checked_text! {
+    /// Where an iSCSI target is reached: an IPv4 address, perhaps with a port.
+    IscsiPortal, "iscsi-portal", storage::iscsi_portal
+}
+checked_text! {
     /// Where a medium is: `local`, a path, or the URL of a directory or of an ISO. A URL is displayed without its query.
     IsoUrl, "iso-url", storage::iso_url, shown by base::url::shown
 }

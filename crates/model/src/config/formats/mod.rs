@@ -37,6 +37,8 @@ pub static FORMATS: &[Format] = &[
     Format::new("hostname", "invalid-hostname", network::hostname),
     Format::new("interface", "invalid-interface-name", network::interface),
     Format::new("ipv4", "invalid-address", network::ipv4),
+    Format::new("iscsi-name", "invalid-iscsi-name", storage::iscsi_name),
+    Format::new("iscsi-portal", "invalid-portal", storage::iscsi_portal),
     Format::new("iso-url", "invalid-iso-url", storage::iso_url),
     Format {
         has_words: true,

@@ -167,6 +167,50 @@ pub fn persistent_path(text: &str) -> FormatResult {
     }
 }
 
+/// The most bytes of the name of an iSCSI node (RFC 7143, section 4.2.7.1).
+const ISCSI_NAME_BYTES: usize = 223;
+
+/// The name of an iSCSI node: `iqn.YYYY-MM.` and the reversed name of a domain, perhaps with `:` and more, or `eui.` and `naa.` with
+/// digits (RFC 7143, section 4.2.7; RFC 3722 folds its letters to lower case).
+pub fn iscsi_name(text: &str) -> FormatResult {
+    let is_name = |text: &str| {
+        let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.:".contains(c);
+        let hexadecimal = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_hexdigit());
+        text.len() <= ISCSI_NAME_BYTES
+            && text.chars().all(fits)
+            && match (text.strip_prefix("iqn."), text.strip_prefix("eui."), text.strip_prefix("naa.")) {
+                (Some(rest), ..) => {
+                    let date = rest.as_bytes().get(..8);
+                    date.is_some_and(|date| {
+                        let digits = [0, 1, 2, 3, 5, 6].iter().all(|at| date[*at].is_ascii_digit());
+                        digits && date[4] == b'-' && date[7] == b'.' && rest.len() > 8
+                    })
+                }
+                (_, Some(rest), _) => rest.len() == 16 && hexadecimal(rest),
+                (_, _, Some(rest)) => matches!(rest.len(), 16 | 32) && hexadecimal(rest),
+                _ => false,
+            }
+    };
+    if is_name(text) {
+        return Ok(());
+    }
+    let lower = text.trim().to_ascii_lowercase();
+    let message = "is not an iSCSI name such as iqn.2026-01.com.example:node-1";
+    Err(FormatFault::new(message).suggest(is_name(&lower).then_some(lower)))
+}
+
+/// An IPv4 address, perhaps with a port.
+pub fn iscsi_portal(text: &str) -> FormatResult {
+    let (address, port) = match text.split_once(':') {
+        Some((address, port)) => (address, Some(port)),
+        None => (text, None),
+    };
+    super::network::ipv4(address)?;
+    let plain = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    let is_port = |port: &str| plain(port) && port.parse::<u16>().is_ok_and(|port| port > 0);
+    ensure(port.is_none_or(is_port), "has no port from 1 to 65535 after the address, as in 192.0.2.10:3260")
+}
+
 pub fn size_clause(text: &str) -> FormatResult {
     ensure(!text.contains(char::is_control), "has a character that is not allowed in a range of sizes")?;
     match text.parse::<SizeClause>() {
@@ -273,6 +317,45 @@ mod tests {
             ["/dev/md127", "/dev/mapper/mpatha", "/dev/dm-0", "/dev/mmcblk0", "/dev/srv-disk", "/dev/rssda"]
         {
             assert_eq!(device(text), Ok(()), "{text}");
+        }
+    }
+
+    #[test]
+    fn iscsi_names_have_one_of_three_forms() {
+        for text in [
+            "iqn.2026-01.com.example",
+            "iqn.2026-01.com.example:storage.disk1",
+            "eui.02004567a425678d",
+            "naa.52004567ba64678d",
+            "naa.62004567ba64678d0123456789abcdef",
+        ] {
+            assert_eq!(iscsi_name(text), Ok(()), "{text}");
+        }
+        for text in [
+            "",
+            "node-1",
+            "iqn.",
+            "iqn.2026-01.",
+            "iqn.26-01.com.example",
+            "eui.1",
+            "iqn.2026-01.com.example a",
+        ] {
+            assert_eq!(iscsi_name(text).unwrap_err().suggestion, None, "{text}");
+        }
+        let better = iscsi_name("IQN.2026-01.com.Example:Disk").unwrap_err().suggestion;
+        assert_eq!(better.as_deref(), Some("iqn.2026-01.com.example:disk"));
+        assert!(iscsi_name(&format!("iqn.2026-01.{}", "a".repeat(220))).is_err());
+    }
+
+    #[test]
+    fn a_portal_is_an_address_with_or_without_a_port() {
+        for text in ["192.0.2.9", "192.0.2.9:3260", "192.0.2.9:1"] {
+            assert_eq!(iscsi_portal(text), Ok(()), "{text}");
+        }
+        for text in
+            ["", "storage.example", "192.0.2.9:", "192.0.2.9:0", "192.0.2.9:+1", "192.0.2.9:70000", "fe80::1"]
+        {
+            assert!(iscsi_portal(text).is_err(), "{text}");
         }
     }
 

@@ -18,6 +18,7 @@ mod ipv4;
 mod kubernetes;
 mod modes;
 mod network;
+mod network_disks;
 mod proxies;
 mod ranges;
 mod registries;
@@ -108,6 +109,11 @@ const RULES: &[Rule] = &[
     kubernetes::manifests_are_objects,
     kubernetes::values_are_yaml,
     modes::only_where_it_works,
+    network_disks::cards_are_named,
+    network_disks::cards_have_no_other_use,
+    network_disks::addresses_are_complete,
+    network_disks::targets_are_reached,
+    network_disks::passwords_fit,
     proxies::environment_leaves_the_cluster_out,
     proxies::setting_leaves_the_cluster_out,
     ranges::no_overlap,

@@ -79,6 +79,11 @@ fn variables(config: &InstallConfig) -> Vec<String> {
             found.extend(is.then(|| format!("install.webhooks[{index}].headers.{name}")));
         }
     }
+    let targets = config.install.network_disks.iter().flat_map(|disks| &disks.iscsi).enumerate();
+    for (index, target) in targets {
+        let is = target.chap.as_ref().is_some_and(|chap| is_unfilled(chap.password.expose()));
+        found.extend(is.then(|| format!("install.network_disks.iscsi[{index}].chap.password")));
+    }
     let is = config.node_registries().secrets().any(is_unfilled);
     found.extend(is.then(|| config.registries_path()));
     found

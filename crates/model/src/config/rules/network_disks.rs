@@ -1,0 +1,146 @@
+//! Disks over the network: their cards, and how the targets are reached.
+
+use std::net::Ipv4Addr;
+
+use document::finding::Finding;
+
+use super::ipv4::{is_one_machine, prefix_length};
+use super::network::views;
+use super::shared::repeated;
+use crate::config::{InstallConfig, Interface, Method, NetworkDisks, StorageCard};
+
+const GROUP: &str = "install.network_disks";
+
+fn disks(config: &InstallConfig) -> Option<&NetworkDisks> {
+    config.install.network_disks.as_ref()
+}
+
+fn cards(config: &InstallConfig) -> impl Iterator<Item = (String, &StorageCard)> {
+    let cards = disks(config).into_iter().flat_map(|disks| &disks.cards).enumerate();
+    cards.map(|(index, card)| (format!("{GROUP}.cards[{index}]"), card))
+}
+
+/// Each card has a name or a hardware address, and packets that cards can send.
+pub(super) fn cards_are_named(config: &InstallConfig) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, card) in cards(config) {
+        if card.interface.name.is_none() && card.interface.hw_addr.is_none() {
+            let message = "a network card needs `name` or `hw_addr`";
+            findings.push(Finding::new(format!("{path}.interface"), "missing-value", message));
+        }
+        if !matches!(card.mtu, 0 | 576..=9000) {
+            let message = "the largest packet has 576 to 9000 bytes; 0 leaves it to the driver";
+            findings.push(Finding::new(format!("{path}.mtu"), "mtu-out-of-range", message));
+        }
+    }
+    findings
+}
+
+/// A card of a network is a port of its bond. It would lose the address over which the disk is reached.
+pub(super) fn cards_have_no_other_use(config: &InstallConfig) -> Vec<Finding> {
+    let same = |one: &Interface, other: &Interface| {
+        let address = |card: &Interface| card.hw_addr.as_deref().map(str::to_ascii_lowercase);
+        match (address(one), address(other)) {
+            (Some(one), Some(other)) => one == other,
+            _ => one.name.is_some() && one.name == other.name,
+        }
+    };
+    let mut findings = Vec::new();
+    let all: Vec<_> = cards(config).collect();
+    for (index, (path, card)) in all.iter().enumerate() {
+        if all[..index].iter().any(|(_, other)| same(&card.interface, &other.interface)) {
+            let message = "the same network card is listed a second time";
+            findings.push(Finding::new(format!("{path}.interface"), "interface-twice", message));
+        }
+        for view in views(config) {
+            if view.cards.iter().any(|other| same(&card.interface, other)) {
+                let message = format!(
+                    "the network card already belongs to {}; disks over the network need a card of their own",
+                    view.title()
+                );
+                findings.push(Finding::new(format!("{path}.interface"), "interface-twice", message));
+            }
+        }
+    }
+    findings
+}
+
+/// A static address has its mask, and a router is in the card's network; without `method: static` they would do nothing.
+pub(super) fn addresses_are_complete(config: &InstallConfig) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, card) in cards(config) {
+        let keys = [("ip", card.ip), ("subnet_mask", card.subnet_mask), ("gateway", card.gateway)];
+        let at = |key: &str| format!("{path}.{key}");
+        if card.method == Method::Dhcp {
+            for (key, _) in keys.iter().filter(|(_, value)| value.is_some()) {
+                let message = format!("`{key}` does nothing unless the method is static");
+                findings.push(Finding::new(at(key), "needs-static", message).suggest("method: static"));
+            }
+            continue;
+        }
+        for (key, _) in keys[..2].iter().filter(|(_, value)| value.is_none()) {
+            let message = format!("`method: static` needs `{key}`");
+            findings.push(Finding::new(at(key), "missing-value", message));
+        }
+        let (Some(ip), Some(mask)) = (card.ip, card.subnet_mask) else { continue };
+        if prefix_length(mask).is_none() {
+            let message = "the bits of a network mask are ones first and then zeros, as in 255.255.255.0";
+            findings.push(Finding::new(at("subnet_mask"), "invalid-mask", message));
+        }
+        if !is_one_machine(ip) {
+            findings.push(Finding::new(
+                at("ip"),
+                "unusable-address",
+                "no network card can have this address",
+            ));
+        }
+        let outside = |gateway: Ipv4Addr| gateway & mask != ip & mask || gateway == ip;
+        if card.gateway.is_some_and(outside) {
+            let message = "the gateway is not another machine in the card's network";
+            findings.push(Finding::new(at("gateway"), "gateway-unreachable", message));
+        }
+    }
+    findings
+}
+
+/// A target has addresses, and each address of a target is given once.
+pub(super) fn targets_are_reached(config: &InstallConfig) -> Vec<Finding> {
+    let Some(disks) = disks(config) else { return Vec::new() };
+    let mut findings = Vec::new();
+    let mut places = Vec::new();
+    for (index, target) in disks.iscsi.iter().enumerate() {
+        let path = format!("{GROUP}.iscsi[{index}].portals");
+        if target.portals.is_empty() {
+            let message = "a target needs at least one address";
+            findings.push(Finding::new(path, "missing-value", message));
+            continue;
+        }
+        for (place, portal) in target.portals.iter().enumerate() {
+            places.push((format!("{path}[{place}]"), (target.target.as_str(), portal.address())));
+        }
+    }
+    let keys: Vec<_> = places.iter().map(|(_, key)| key).collect();
+    findings.extend(repeated(&keys).map(|(later, _)| {
+        let message = "this address of the target is given already";
+        Finding::new(places[later].0.clone(), "repeated-entry", message)
+    }));
+    findings
+}
+
+/// What a target gets as a password has to fit on a line of iscsid's configuration.
+pub(super) fn passwords_fit(config: &InstallConfig) -> Vec<Finding> {
+    let targets = disks(config).into_iter().flat_map(|disks| &disks.iscsi).enumerate();
+    let unfit = targets.filter(|(_, target)| {
+        target.chap.as_ref().is_some_and(|chap| {
+            let text = chap.password.expose();
+            text.len() > 255 || text.trim() != text || text.chars().any(char::is_control)
+        })
+    });
+    unfit
+        .map(|(index, _)| {
+            let message =
+                "a password for CHAP has at most 255 bytes on one line, without a space at its begin or end";
+            Finding::new(format!("{GROUP}.iscsi[{index}].chap.password"), "invalid-secret-form", message)
+        })
+        .collect()
+}
