@@ -47,9 +47,25 @@ pub mod parameter {
     /// The file system that a dump is written to: only on the command line of a kernel that another one starts as it crashes.
     pub const CRASH: &str = "nqrust.crash";
 
-    pub const ALL: [&str; 14] = [
-        MODE, RELEASE, CUSTOM, ROOTFS, SLOT, CONFIG, PERSISTENT, DATA, REPORT, GENERATION, TRIAL, ESP,
-        MULTIPATH, CRASH,
+    /// What the node reaches over the network: `system`, `data`, or both with a comma between them.
+    pub const NETWORK_DISKS: &str = "nqrust.network_disks";
+
+    pub const ALL: [&str; 15] = [
+        MODE,
+        RELEASE,
+        CUSTOM,
+        ROOTFS,
+        SLOT,
+        CONFIG,
+        PERSISTENT,
+        DATA,
+        REPORT,
+        GENERATION,
+        TRIAL,
+        ESP,
+        MULTIPATH,
+        CRASH,
+        NETWORK_DISKS,
     ];
 }
 
@@ -174,6 +190,52 @@ impl fmt::Display for MultipathId {
     }
 }
 
+/// Which disks of a node are reached over the network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NetworkDiskUse {
+    pub system: bool,
+    pub data: bool,
+}
+
+impl NetworkDiskUse {
+    const SYSTEM: &'static str = "system";
+    const DATA: &'static str = "data";
+
+    /// The use that the command line `line` of a node names.
+    ///
+    /// # Errors
+    /// [`Class::Invalid`] if the value has other words.
+    pub fn of_line(line: &str) -> Result<Self> {
+        let Some(text) = value(line, parameter::NETWORK_DISKS) else { return Ok(Self::default()) };
+        let mut read = Self::default();
+        for word in text.split(',') {
+            match word {
+                Self::SYSTEM => read.system = true,
+                Self::DATA => read.data = true,
+                _ => {
+                    let name = parameter::NETWORK_DISKS;
+                    return Err(wrong(format!("{name} is {text:?}, not system, data, or both with a comma")));
+                }
+            }
+        }
+        Ok(read)
+    }
+
+    #[must_use]
+    pub fn any(self) -> bool {
+        self.system || self.data
+    }
+}
+
+impl fmt::Display for NetworkDiskUse {
+    /// As the kernel argument has it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = [(self.system, Self::SYSTEM), (self.data, Self::DATA)];
+        let words: Vec<_> = words.into_iter().filter(|(used, _)| *used).map(|(_, word)| word).collect();
+        f.write_str(&words.join(","))
+    }
+}
+
 /// The volumes and the slot that the command line of an installed node names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BootParameters {
@@ -186,6 +248,8 @@ pub struct BootParameters {
     pub esp: Option<Uuid>,
     /// The disks of the node that have several paths, and are used through their maps only.
     pub multipath: Vec<MultipathId>,
+    /// The disks of the node that are reached over the network.
+    pub network_disks: NetworkDiskUse,
 }
 
 impl BootParameters {
@@ -205,6 +269,7 @@ impl BootParameters {
             data: data.transpose()?,
             esp: value(parameter::ESP).and_then(|id| id.parse().ok()),
             multipath: value(parameter::MULTIPATH).map(MultipathId::list).transpose()?.unwrap_or_default(),
+            network_disks: NetworkDiskUse::of_line(line)?,
         }))
     }
 }
@@ -256,6 +321,26 @@ mod tests {
         for wrong in ["", "3600,", "../sda", "a/b", "a\"b"] {
             let error = read(&format!("nqrust.multipath={wrong}")).unwrap_err();
             assert!(error.to_string().contains("nqrust.multipath"), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn disks_over_the_network_are_named_by_their_use() {
+        for (system, data, text) in
+            [(true, false, "system"), (false, true, "data"), (true, true, "system,data")]
+        {
+            let used = NetworkDiskUse { system, data };
+            assert_eq!(used.to_string(), text);
+            assert!(used.any());
+            assert_eq!(
+                NetworkDiskUse::of_line(&format!("ro nqrust.network_disks={text} quiet")).unwrap(),
+                used
+            );
+        }
+        assert!(!NetworkDiskUse::of_line("ro quiet").unwrap().any());
+        for wrong in ["", "root", "system,", "system data,x,y"] {
+            let read = NetworkDiskUse::of_line(&format!("nqrust.network_disks={}", wrong.replace(' ', ",")));
+            assert!(read.unwrap_err().to_string().contains("nqrust.network_disks"), "{wrong}");
         }
     }
 
@@ -320,7 +405,8 @@ mod tests {
                 persistent: array,
                 data: Some(array),
                 esp: None,
-                multipath: Vec::new()
+                multipath: Vec::new(),
+                network_disks: NetworkDiskUse::default(),
             }
         );
     }

@@ -11,6 +11,7 @@ pub mod hardware;
 pub mod kubernetes;
 pub mod machine;
 pub mod machine_documents;
+pub mod network_disks;
 pub mod os_image;
 pub mod release;
 pub mod release_manifest;

@@ -8,6 +8,9 @@ pub const HOST_FILE: &str = "grub/host.cfg";
 pub const HOST_FILE_BYTES: usize = 512;
 /// The most bytes that the arguments of that file can have, with the spaces between them.
 pub const HOST_WORDS_BYTES_MAX: usize = HOST_FILE_BYTES - HOST_BEGIN.len() - HOST_END.len();
+/// The archive that the boot loader adds to the initrd of a node whose disks are reached over the network, from the root of the EFI
+/// system partition: how they are reached, with passwords.
+pub const NETWORK_DISKS_FILE: &str = "grub/disks.img";
 const HOST_BEGIN: &str = "set nq_host='";
 const HOST_END: &str = "'\n";
 /// The names of kernel and initrd beside it.

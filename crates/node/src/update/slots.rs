@@ -399,7 +399,15 @@ mod tests {
     fn installed(slot: Slot, esp: Option<&str>) -> BootParameters {
         let volume = model::boot::BootVolume::Partition(Uuid::nil());
         let esp = esp.map(|esp| esp.parse().unwrap());
-        BootParameters { slot, config: volume, persistent: volume, data: None, esp, multipath: Vec::new() }
+        BootParameters {
+            slot,
+            config: volume,
+            persistent: volume,
+            data: None,
+            esp,
+            multipath: Vec::new(),
+            network_disks: Default::default(),
+        }
     }
 
     #[test]

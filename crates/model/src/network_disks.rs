@@ -1,0 +1,128 @@
+//! How a node reaches its disks over the network: what an install puts beside the boot loader, and the initrd of the node reads.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::Chap;
+use crate::machine::Mac;
+
+/// The file in the initrd, from its root. It may have passwords.
+pub const ACCESS_FILE: &str = "etc/nqrust/network-disks.json";
+
+/// The disks of a machine over the network, with everything that it takes to reach them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NetworkDiskAccess {
+    /// The name of this machine towards targets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initiator: Option<String>,
+    pub cards: Vec<CardSetup>,
+    pub targets: Vec<TargetPortal>,
+}
+
+/// A network card, and the address that it gets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CardSetup {
+    pub mac: Mac,
+    pub address: CardAddress,
+    /// The router to targets outside the card's own network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<Ipv4Addr>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<u16>,
+    /// In bytes; none leaves it to the driver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CardAddress {
+    Dhcp,
+    Static { ip: Ipv4Addr, prefix: u8 },
+}
+
+/// One way to a target.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TargetPortal {
+    pub target: String,
+    pub portal: SocketAddrV4,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chap: Option<Chap>,
+}
+
+impl NetworkDiskAccess {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.targets.is_empty()
+    }
+
+    /// This and what only `other` has. Of the same card, or the same way to a target, this one's setup counts.
+    #[must_use]
+    pub fn with(mut self, other: Self) -> Self {
+        self.initiator = self.initiator.or(other.initiator);
+        for card in other.cards {
+            if self.cards.iter().all(|known| known.mac != card.mac) {
+                self.cards.push(card);
+            }
+        }
+        for found in other.targets {
+            let same = |known: &TargetPortal| known.target == found.target && known.portal == found.portal;
+            if !self.targets.iter().any(same) {
+                self.targets.push(found);
+            }
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Secret;
+
+    fn access(mac: &str, password: Option<&str>) -> NetworkDiskAccess {
+        let chap = password
+            .map(|password| Chap { user: "node-1".parse().unwrap(), password: Secret::new(password) });
+        NetworkDiskAccess {
+            initiator: None,
+            cards: vec![CardSetup {
+                mac: mac.parse().unwrap(),
+                address: CardAddress::Static { ip: Ipv4Addr::new(192, 0, 2, 7), prefix: 24 },
+                gateway: None,
+                vlan: None,
+                mtu: None,
+            }],
+            targets: vec![TargetPortal {
+                target: "iqn.2026-01.com.example:a".into(),
+                portal: "192.0.2.9:3260".parse().unwrap(),
+                chap,
+            }],
+        }
+    }
+
+    #[test]
+    fn the_document_counts_before_the_firmware_and_both_have_their_cards() {
+        let document = access("52:54:00:00:00:01", Some("hunter2"));
+        let firmware = NetworkDiskAccess {
+            initiator: Some("iqn.2026-01.com.example:b".into()),
+            ..access("52:54:00:00:00:02", None)
+        };
+        let both = document.clone().with(firmware.clone());
+        assert_eq!(both.targets, document.targets);
+        assert_eq!(both.cards.len(), 2);
+        assert_eq!(both.initiator, firmware.initiator);
+        assert!(NetworkDiskAccess::default().with(firmware.clone()) == firmware && !firmware.is_empty());
+    }
+
+    #[test]
+    fn what_the_install_writes_the_initrd_reads() {
+        let access = access("52:54:00:00:00:01", Some("a \"b\" \\ c"));
+        let text = serde_json::to_string(&access).unwrap();
+        assert_eq!(serde_json::from_str::<NetworkDiskAccess>(&text).unwrap(), access);
+        assert!(!format!("{access:?}").contains("a \\\"b"), "the password shows");
+    }
+}
