@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use base::digest::Digest;
 use base::size::ByteSize;
-use machine::inventory::{Disk, Inventory};
+use machine::inventory::{Disk, Inventory, RemoteTarget};
 use model::config::disk::Transport;
 use model::release::{
     Containerd, ExpandedImage, FORMAT, MANIFEST, MediumKind, Payload, Purpose, Release, metadata_path,
@@ -108,6 +108,10 @@ fn inventory() -> String {
         links: vec![],
         boot_medium: false,
         namespace: None,
+        remote: Some(RemoteTarget {
+            target: "iqn.2026-01.com.example:array-1".into(),
+            portals: vec!["192.0.2.9:3260".parse().unwrap()],
+        }),
         paths: vec![],
         holders: vec![],
         signatures: vec![],

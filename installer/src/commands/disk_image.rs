@@ -195,6 +195,7 @@ fn disk(path: &Path, size: ByteSize) -> Disk {
         namespace: None,
         links: vec![],
         boot_medium: false,
+        remote: None,
         paths: vec![],
         holders: vec![],
         signatures: vec![],

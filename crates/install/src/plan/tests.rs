@@ -39,6 +39,7 @@ pub(crate) fn disk(name: &str, size: ByteSize) -> Disk {
         links: vec![format!("/dev/disk/by-id/virtio-serial-{name}").into()],
         boot_medium: false,
         namespace: None,
+        remote: None,
         paths: vec![],
         holders: vec![],
         signatures: vec![],

@@ -1,5 +1,7 @@
 //! A disk of the inventory.
 
+use std::fmt;
+use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -39,6 +41,9 @@ pub struct Disk {
     pub links: Vec<PathBuf>,
     /// It holds the medium that this system runs from.
     pub boot_medium: bool,
+    /// Where the disk is, if it is reached over the network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<RemoteTarget>,
     /// The disks below this one, if it is a multipath device.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<DiskPath>,
@@ -55,6 +60,21 @@ pub struct Disk {
     /// The partitions that the kernel sees. It sees none if the first copy of a GUID partition table is damaged; then those of
     /// the second copy.
     pub partitions: Vec<FoundPartition>,
+}
+
+/// The iSCSI target of a disk, and the addresses at which it is reached.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RemoteTarget {
+    pub target: String,
+    pub portals: Vec<SocketAddrV4>,
+}
+
+impl fmt::Display for RemoteTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let portals: Vec<_> = self.portals.iter().map(ToString::to_string).collect();
+        write!(f, "iSCSI target {} at {}", self.target, portals.join(", "))
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,13 +148,14 @@ impl Disk {
             0 => String::new(),
             count => format!(", {count} paths"),
         };
+        let remote = self.remote.as_ref().map(|remote| format!(", {remote}")).unwrap_or_default();
         // A table need not be named if its partitions are listed.
         let content = self
             .signatures
             .iter()
             .filter(|found| found.kind != SignatureKind::Gpt && found.kind.holds_content());
         let content: String = content.map(|found| format!(", {found}")).collect();
-        format!("{}: {}{model}{serial}{namespace}{paths}{content}", self.path.display(), self.size)
+        format!("{}: {}{model}{serial}{namespace}{remote}{paths}{content}", self.path.display(), self.size)
     }
 
     /// Whether it is the map that multipathd makes of several paths.

@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::disk::{Disk, FoundPartition};
+use super::disk::{Disk, FoundPartition, RemoteTarget};
 use super::holders::{self, Holder, HolderKind};
+use super::iscsi::session;
 use super::multipath::{self, MultipathMap};
 use super::signatures::{ProbedContent, ProbedVolume, SignatureKind, Window};
 use super::sysfs::{Roots, attribute, names, node, number};
@@ -68,6 +69,7 @@ impl DiskScan<'_> {
 
     /// The disk of a multipath map. Its identity is that of the first path.
     fn mapped(&self, map: &MultipathMap) -> Disk {
+        let block = self.roots.sys.join("block");
         let mut disk = self.facts(&map.name, self.partitions_of(map));
         disk.path = map.node.clone();
         table::complete(&mut disk, &self.device(&map.name));
@@ -75,6 +77,8 @@ impl DiskScan<'_> {
             (disk.transport, disk.model) = (first.transport, first.model);
             (disk.serial, disk.wwn) = (first.serial, first.wwn);
         }
+        disk.remote =
+            remote_of_paths(map.paths.iter().map(|name| remote(&self.roots.sys, &block.join(name))));
         disk.paths = map.paths.iter().map(|name| multipath::disk_path(name, self.links(name))).collect();
         disk.boot_medium |= map.paths.iter().any(|name| self.usage.is_boot_medium(name));
         disk.holders = self.holders(&disk);
@@ -138,6 +142,7 @@ impl DiskScan<'_> {
             namespace: number(&path.join("nsid")).and_then(|number| u32::try_from(number).ok()),
             links: self.links(name),
             boot_medium,
+            remote: remote(&self.roots.sys, path),
             paths: Vec::new(),
             holders: Vec::new(),
             signatures: Vec::new(),
@@ -238,6 +243,28 @@ fn length(path: &Path, file: &str) -> ByteSize {
 /// A size of sectors that the queue of a disk has, in bytes.
 fn sector(path: &Path, file: &str) -> u32 {
     number(&path.join("queue").join(file)).and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(512)
+}
+
+/// The target of a disk whose place in the device tree is below a login.
+fn remote(sys: &Path, path: &Path) -> Option<RemoteTarget> {
+    let place = std::fs::canonicalize(path).ok()?;
+    let names = place.components().filter_map(|part| part.as_os_str().to_str());
+    let name = names.into_iter().find(|name| {
+        let number = name.strip_prefix("session");
+        number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    })?;
+    let session = session(sys, name)?;
+    Some(RemoteTarget { target: session.target, portals: session.portal.into_iter().collect() })
+}
+
+/// The target of a disk with several paths, whose addresses are those of all of them.
+pub(super) fn remote_of_paths(paths: impl Iterator<Item = Option<RemoteTarget>>) -> Option<RemoteTarget> {
+    paths.flatten().reduce(|mut all, further| {
+        let new: Vec<_> =
+            further.portals.into_iter().filter(|portal| !all.portals.contains(portal)).collect();
+        all.portals.extend(new);
+        all
+    })
 }
 
 fn transport(path: &Path, name: &str) -> Transport {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::Inventory;
 use super::disk::{Disk, DiskPath};
+use super::disks::remote_of_paths;
 use model::config::disk::Transport;
 
 impl Inventory {
@@ -47,6 +48,7 @@ fn map_of(first: Disk, all: &[Disk], node: PathBuf) -> Disk {
         links: disk.links.clone(),
     });
     let mut map = Disk { name, path: node.clone(), paths: paths.collect(), links: Vec::new(), ..first };
+    map.remote = remote_of_paths(all.iter().map(|disk| disk.remote.clone()));
     map.boot_medium = all.iter().any(|disk| disk.boot_medium);
     map.holders = all.iter().flat_map(|disk| disk.holders.clone()).collect();
     for part in &mut map.partitions {

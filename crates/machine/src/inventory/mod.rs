@@ -11,6 +11,7 @@ mod evidence;
 mod holders;
 mod identity;
 pub mod in_use;
+pub(crate) mod iscsi;
 mod joined;
 mod multipath;
 pub mod nics;
@@ -29,7 +30,7 @@ use model::hardware::HardwareInUse;
 use serde::{Deserialize, Serialize};
 
 pub use changes::changes;
-pub use disk::{Disk, DiskPath, FoundEntry, FoundPartition};
+pub use disk::{Disk, DiskPath, FoundEntry, FoundPartition, RemoteTarget};
 pub use evidence::{bare_wwn, in_link};
 pub use holders::{Holder, HolderKind};
 pub use identity::read_identity;
