@@ -7,6 +7,7 @@
 //! | [`inventory`] | disks and network cards, from sysfs and from the bytes on the disks; devices with their drivers |
 //! | [`nics`], [`nic_setup`] | the network cards that a node remembers, and finding them again |
 //! | [`network`] | the profiles of NetworkManager, and the addresses that came of them |
+//! | [`network_disks`] | disks that are reached over the network: how, the logins, and what came of them |
 //! | [`host`] | settings of the machine under virtual machines: what it can do, setting it up, and what came of it |
 //! | [`live`] | the live system that an install runs in |
 //! | [`clock`], [`keyboard`] | the clock beside another one; layouts of the keyboard |
@@ -40,6 +41,7 @@ pub mod mount;
 pub mod mounted;
 pub mod multipath;
 pub mod network;
+pub mod network_disks;
 pub mod network_trouble;
 pub mod nic_setup;
 pub mod nics;

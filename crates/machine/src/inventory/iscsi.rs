@@ -5,12 +5,23 @@ use std::path::Path;
 
 use super::sysfs::{attribute, names};
 
+/// The state of a login that works, as the kernel has it.
+const LOGGED_IN: &str = "LOGGED_IN";
+
 /// A login, and the address that it was made to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct IscsiSession {
     pub(crate) target: String,
     /// Of the first connection; none while there is no connection.
     pub(crate) portal: Option<SocketAddrV4>,
+    pub(crate) logged_in: bool,
+}
+
+/// All logins of this machine.
+#[must_use]
+pub(crate) fn sessions(sys: &Path) -> Vec<IscsiSession> {
+    let class = sys.join("class/iscsi_session");
+    names(&class).iter().filter_map(|name| session(sys, name)).collect()
 }
 
 /// The login of the kernel's name, such as `session1`.
@@ -26,7 +37,8 @@ pub(crate) fn session(sys: &Path, name: &str) -> Option<IscsiSession> {
         let ip = part("persistent_address")?.parse().ok()?;
         Some(SocketAddrV4::new(ip, part("persistent_port")?.parse().ok()?))
     });
-    Some(IscsiSession { target: attribute(&place.join("targetname"))?, portal })
+    let logged_in = attribute(&place.join("state")).as_deref() == Some(LOGGED_IN);
+    Some(IscsiSession { target: attribute(&place.join("targetname"))?, portal, logged_in })
 }
 
 #[cfg(test)]

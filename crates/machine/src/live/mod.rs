@@ -5,6 +5,7 @@
 
 pub mod help;
 pub mod multipath;
+pub mod network_disks;
 
 use std::path::Path;
 use std::time::Duration;

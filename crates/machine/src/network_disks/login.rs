@@ -1,0 +1,196 @@
+//! One login to an iSCSI target with open-iscsi. A password goes into the configuration file that only root reads, from which iscsiadm
+//! takes it into the record of the target; arguments can be read by everyone.
+
+use std::net::SocketAddrV4;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::node_files::{NodeFile, write};
+use base::command::{Invocation, Runner};
+use base::files::Root;
+use model::network_disks::TargetPortal;
+
+/// iscsid has its own limits, which are shorter.
+const LIMIT: Duration = Duration::from_secs(60);
+/// How long a target may take to answer a login.
+const LOGIN_SECONDS: u32 = 10;
+
+/// Logs in to targets, as the machine called `initiator`.
+pub(super) struct Initiator<'a> {
+    pub(super) root: &'a Path,
+    pub(super) name: Option<&'a str>,
+    /// Whether iscsid is a unit of systemd, which may run with another name.
+    pub(super) restarts: bool,
+    /// How long the kernel holds back what is read and written while the connection is lost, before it fails.
+    pub(super) hold: Duration,
+    pub(super) runner: &'a dyn Runner,
+}
+
+impl Initiator<'_> {
+    /// Writes the configuration of open-iscsi, and the name that iscsid has read when it starts.
+    pub(super) fn prepare(&self) -> Result<()> {
+        self.configure(None)?;
+        let Some(name) = self.name else { return Ok(()) };
+        let file = NodeFile::new("etc/iscsi/initiatorname.iscsi", 0o600, format!("InitiatorName={name}\n"));
+        if write(&Root::open(self.root)?, &file)? && self.restarts {
+            self.runner
+                .run(&Invocation::new("systemctl").args(["try-restart", "iscsid.service"]).limit(LIMIT))?;
+        }
+        Ok(())
+    }
+
+    fn configure(&self, way: Option<&TargetPortal>) -> Result<()> {
+        let root = Root::open(self.root)?;
+        write(&root, &NodeFile::new("etc/iscsi/iscsid.conf", 0o600, settings(self.hold, way))).map(drop)
+    }
+
+    /// # Errors
+    /// The program's, in a few words.
+    pub(super) fn log_in(&self, way: &TargetPortal) -> Result<()> {
+        // What is left of an attempt before.
+        let _ = self.runner.run(&node(way, &["-o", "delete"]));
+        self.configure(Some(way))?;
+        let made = self.runner.run(&node(way, &["-o", "new"]));
+        self.configure(None)?;
+        made.map_err(short)?;
+        self.runner.run(&node(way, &["--login"])).map(drop).map_err(short)
+    }
+}
+
+fn node(way: &TargetPortal, further: &[&str]) -> Invocation {
+    let portal: SocketAddrV4 = way.portal;
+    let command =
+        Invocation::new("iscsiadm").args(["-m", "node", "-T", &way.target, "-p", &portal.to_string()]);
+    command.args(further.iter().copied()).limit(LIMIT)
+}
+
+/// `/etc/iscsi/iscsid.conf`: what records of targets begin with (open-iscsi's README, "iSCSI settings").
+fn settings(hold: Duration, way: Option<&TargetPortal>) -> String {
+    let mut text = format!(
+        "# Written by `installer`.\n\
+         iscsid.startup = /usr/sbin/iscsid\n\
+         node.startup = onboot\n\
+         node.session.initial_login_retry_max = 1\n\
+         node.session.timeo.replacement_timeout = {}\n\
+         node.conn[0].timeo.login_timeout = {LOGIN_SECONDS}\n\
+         node.conn[0].timeo.noop_out_interval = 5\n\
+         node.conn[0].timeo.noop_out_timeout = 5\n",
+        hold.as_secs()
+    );
+    if let Some(chap) = way.and_then(|way| way.chap.as_ref()) {
+        text += &format!(
+            "node.session.auth.authmethod = CHAP\n\
+             node.session.auth.username = {}\n\
+             node.session.auth.password = {}\n",
+            chap.user,
+            chap.password.expose()
+        );
+    }
+    text
+}
+
+/// What an error of iscsiadm means, by its numbers (`include/iscsi_err.h` of open-iscsi); its own words for others.
+fn short(error: anyhow::Error) -> anyhow::Error {
+    let text = format!("{error:#}");
+    let known = [
+        ("(4 - ", "it cannot be reached"),
+        ("(5 - ", "it ended the login"),
+        ("(8 - ", "it does not answer"),
+        ("(19 - ", "it refuses this machine: it may not have this target, or not know the initiator's name"),
+        ("(24 - ", "it refuses the name and password of this machine"),
+    ];
+    match known.iter().find(|(number, _)| text.contains(number)) {
+        Some((_, words)) => anyhow::anyhow!("{words}"),
+        None => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::config::{Chap, Secret};
+    use std::os::unix::fs::PermissionsExt;
+    use testing::runner::ScriptedRunner;
+
+    fn way(password: Option<&str>) -> TargetPortal {
+        let chap = password
+            .map(|password| Chap { user: "node-1".parse().unwrap(), password: Secret::new(password) });
+        TargetPortal {
+            target: "iqn.2026-01.com.example:a".into(),
+            portal: "192.0.2.9:3260".parse().unwrap(),
+            chap,
+        }
+    }
+
+    #[test]
+    fn a_password_is_in_no_argument_and_only_for_a_moment_in_a_file_of_root() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("etc")).unwrap();
+        let file = root.path().join("etc/iscsi/iscsid.conf");
+        let seen = std::sync::Arc::new(std::sync::Mutex::new(String::new()));
+        let (copy, place) = (seen.clone(), file.clone());
+        let runner = ScriptedRunner::silent().reply("-o new", move |_| {
+            assert_eq!(std::fs::metadata(&place)?.permissions().mode() & 0o777, 0o600);
+            *copy.lock().unwrap() = std::fs::read_to_string(&place)?;
+            Ok(Vec::new())
+        });
+        let name = Some("iqn.2026-01.com.example:node-1");
+        let initiator = Initiator {
+            root: root.path(),
+            name,
+            restarts: true,
+            hold: Duration::from_secs(120),
+            runner: &runner,
+        };
+        initiator.prepare().unwrap();
+        initiator.log_in(&way(Some("correct horse"))).unwrap();
+        assert!(
+            seen.lock()
+                .unwrap()
+                .contains("auth.username = node-1\nnode.session.auth.password = correct horse\n")
+        );
+        assert!(seen.lock().unwrap().contains("replacement_timeout = 120\n"));
+        let after = std::fs::read_to_string(&file).unwrap();
+        assert!(!after.contains("correct horse") && !after.contains("CHAP"), "{after}");
+        let commands = runner.commands();
+        assert!(!commands.iter().any(|command| command.contains("correct")), "{commands:?}");
+        let node = "iscsiadm -m node -T iqn.2026-01.com.example:a -p 192.0.2.9:3260";
+        assert_eq!(
+            commands,
+            [
+                "systemctl try-restart iscsid.service".to_owned(),
+                format!("{node} -o delete"),
+                format!("{node} -o new"),
+                format!("{node} --login"),
+            ]
+        );
+        let own = std::fs::read_to_string(root.path().join("etc/iscsi/initiatorname.iscsi")).unwrap();
+        assert_eq!(own, "InitiatorName=iqn.2026-01.com.example:node-1\n");
+    }
+
+    #[test]
+    fn an_error_says_what_the_target_does() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("etc")).unwrap();
+        for (said, words) in [
+            (
+                "iscsiadm: initiator reported error (24 - iSCSI login failed due to authorization failure)",
+                "it refuses the name and password",
+            ),
+            ("iscsiadm: initiator reported error (8 - connection timed out)", "it does not answer"),
+            (
+                "iscsiadm: initiator reported error (19 - encountered non-retryable iSCSI login failure)",
+                "it refuses this machine",
+            ),
+            ("iscsiadm: Out of memory", "Out of memory"),
+        ] {
+            let runner = ScriptedRunner::silent().fail("--login", said);
+            let initiator =
+                Initiator { root: root.path(), name: None, restarts: true, hold: LIMIT, runner: &runner };
+            let error = format!("{:#}", initiator.log_in(&way(None)).unwrap_err());
+            assert!(error.contains(words), "{error}");
+        }
+    }
+}
