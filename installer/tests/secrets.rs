@@ -41,6 +41,12 @@ install:
   profile: trial
   device: {serial: no-such-disk-anywhere}
   vip: 192.0.2.10
+  network_disks:
+    initiator: iqn.2026-01.com.example:node-1
+    iscsi:
+      - target: iqn.2026-01.com.example:array-1
+        portals: [192.0.2.9]
+        chap: {user: node-1, password: Kq7Marked9Z-chap}
   webhooks:
     - event: FAILED
       method: POST

@@ -11,7 +11,7 @@ use super::takedown;
 use super::target::{Target, target};
 use base::failure::Failure;
 use machine::inventory::{Disk, Holder, Inventory};
-use model::boot::MultipathId;
+use model::boot::{MultipathId, NetworkDiskUse};
 use model::config::InstallConfig;
 
 /// The disks that an install is for, as the configuration chooses them.
@@ -31,6 +31,12 @@ impl<'a> ChosenDisks<'a> {
         let data = disks::data_disk(install, install.own_role(), inventory, system)?;
         let mirror = mirror::disk(install, inventory, system, data)?;
         Ok(Self { system, mirror, data })
+    }
+
+    /// Those that the initrd has to log in for.
+    fn network_disks(&self) -> NetworkDiskUse {
+        let remote = |disk: Option<&Disk>| disk.is_some_and(|disk| disk.remote.is_some());
+        NetworkDiskUse { system: remote(Some(self.system)) || remote(self.mirror), data: remote(self.data) }
     }
 
     fn all(&self) -> Vec<&'a Disk> {
@@ -56,6 +62,8 @@ pub(super) struct DiskRoles<'a> {
     pub(super) taken_down: Vec<Holder>,
     /// The disks of the node that have several paths.
     pub(super) multipath: Vec<MultipathId>,
+    /// Which disks of the node are reached over the network.
+    pub(super) network_disks: NetworkDiskUse,
     /// What the configuration asks for and does not get, each a sentence.
     pub(super) warnings: Vec<String>,
 }
@@ -77,8 +85,9 @@ impl<'a> DiskRoles<'a> {
         let taken_down = takedown::order(install, inventory, &erased, kept.as_ref())?;
         warnings.extend(disks::without_effect(install, chosen.system, chosen.data));
         let multipath = disks::multipath(&all)?;
+        let network_disks = chosen.network_disks();
         warnings.extend(disks::unread(all.into_iter()));
-        Ok(Self { chosen, target, kept, wiped, taken_down, multipath, warnings })
+        Ok(Self { chosen, target, kept, wiped, taken_down, multipath, network_disks, warnings })
     }
 
     /// The data disk, if it is a separate one and is written.

@@ -181,7 +181,7 @@ pub fn plan(
     let layout = NewLayout::of(install, inventory, &roles, disk_guid)?;
     let needed = NeededPayloads::of(release, role, install.images() == Images::Preload)?;
     needed.fit(&layout.storable())?;
-    let steps = steps(config, release, &roles, &layout, &needed)?;
+    let steps = steps(config, release, &inventory.nics, (&roles, &layout), &needed)?;
     Ok(Plan {
         product: format!("{} {}", release.name, release.version),
         role: install.node_role(),

@@ -11,12 +11,18 @@ use super::payloads::{BiosPayloads, NeededPayloads, unpacked};
 use super::slot::SlotGeometry;
 use super::step::{FatContent, Filesystem, PlannedContent, PlannedFile, Step};
 use base::failure::{Class, Failure};
+use formats::initrd;
+use machine::inventory::Nic;
+use machine::network_disks::document_access;
 use model::architecture::Architecture;
 use model::boot::BootVolume;
 use model::boot::crash::COMMAND_LINE_BYTES;
-use model::boot::grub::{HOST_FILE, INITRD_FILE, KERNEL_FILE, SLOT_FILE, host_cfg, slot_cfg};
+use model::boot::grub::{
+    HOST_FILE, INITRD_FILE, KERNEL_FILE, NETWORK_DISKS_FILE, SLOT_FILE, host_cfg, slot_cfg,
+};
 use model::boot::record::BootRecord;
 use model::config::{InstallConfig, Secret};
+use model::network_disks::ACCESS_FILE;
 use model::release::{MANIFEST, Payload, SIGNATURES};
 use model::release_manifest::ReleaseManifest;
 
@@ -27,8 +33,8 @@ use model::release_manifest::ReleaseManifest;
 pub(super) fn steps(
     config: &InstallConfig,
     release: &ReleaseManifest,
-    roles: &DiskRoles<'_>,
-    layout: &NewLayout,
+    nics: &[Nic],
+    (roles, layout): (&DiskRoles<'_>, &NewLayout),
     needed: &NeededPayloads,
 ) -> Result<Vec<Step>> {
     use PartitionName::{Config, Data, Persistent, Recovery, RootA};
@@ -53,7 +59,10 @@ pub(super) fn steps(
         Step::Esp(FatContent {
             volume_id,
             epoch: release.epoch,
-            files: esp(release.architecture, config, &volumes, geometry, needed, volume_id),
+            files: esp(release.architecture, config, &volumes, geometry, needed, volume_id)
+                .into_iter()
+                .chain(network_disks_file(config, nics, &volumes)?)
+                .collect(),
         }),
         slot(release, needed, RootA),
         slot(release, needed, Recovery),
@@ -95,6 +104,23 @@ fn require_short_line(config: &InstallConfig, release: &ReleaseManifest, volumes
         .into())
 }
 
+/// The archive with which the initrd reaches the disks of the document. Those of the firmware it finds itself.
+fn network_disks_file(
+    config: &InstallConfig,
+    nics: &[Nic],
+    volumes: &Volumes,
+) -> Result<Option<PlannedFile>, Failure> {
+    let access = document_access(config, nics)?;
+    if !volumes.network_disks.any() || (access.is_empty() && access.cards.is_empty()) {
+        return Ok(None);
+    }
+    let archive = initrd::private_archive(ACCESS_FILE, &base::encode::json_line(&access));
+    // It is text: JSON, and names and numbers with zeros between them.
+    let text = String::from_utf8_lossy(&archive).into_owned();
+    let content = PlannedContent::Secret(Secret::new(text));
+    Ok(Some(PlannedFile { path: NETWORK_DISKS_FILE.into(), content }))
+}
+
 /// The file systems and arrays for the kernel command line.
 fn volumes(roles: &DiskRoles<'_>, layout: &NewLayout) -> Result<Volumes> {
     let arrays: &[Array] = layout.mirror.as_ref().map_or(&[], |mirror| &mirror.arrays);
@@ -115,6 +141,7 @@ fn volumes(roles: &DiskRoles<'_>, layout: &NewLayout) -> Result<Volumes> {
         data: find(PartitionName::Data).or(roles.kept.as_ref().map(|kept| BootVolume::Partition(kept.uuid))),
         arrays: arrays.iter().map(|array| array.uuid).collect(),
         multipath: roles.multipath.clone(),
+        network_disks: roles.network_disks,
     })
 }
 

@@ -4,8 +4,8 @@
 use uuid::Uuid;
 
 use model::architecture::Architecture;
-use model::boot::grub::HOST_FILE;
-use model::boot::{BootVolume, MultipathId, array_id, grub, parameter};
+use model::boot::grub::{HOST_FILE, NETWORK_DISKS_FILE};
+use model::boot::{BootVolume, MultipathId, NetworkDiskUse, array_id, grub, parameter};
 use model::config::InstallConfig;
 use model::config::formats::kernel;
 
@@ -28,15 +28,27 @@ pub(crate) struct Volumes {
     pub(crate) arrays: Vec<Uuid>,
     /// The disks of the node that have several paths.
     pub(crate) multipath: Vec<MultipathId>,
+    /// The disks of the node that are reached over the network.
+    pub(crate) network_disks: NetworkDiskUse,
 }
 
 /// The function `nq_linux`, which loads the kernel of the slot of its argument from its boot volume.
 pub(crate) fn node_cfg(architecture: Architecture, volumes: &Volumes, config: &InstallConfig) -> String {
     let Volumes { root_a, root_b, recovery, .. } = volumes;
+    // A variable that is not set is no word.
+    let disks = if volumes.network_disks.any() {
+        format!(
+            "if [ -f ($root)/{NETWORK_DISKS_FILE} ]; then set nq_disks=($root)/{NETWORK_DISKS_FILE}; fi\n\
+             export nq_disks\n"
+        )
+    } else {
+        String::new()
+    };
     format!(
         "set nq_host=\n\
          if [ -f ($root)/{HOST_FILE} ]; then source ($root)/{HOST_FILE}; fi\n\
          export nq_host\n\
+         {disks}\
          # The recovery system is without the arguments of the host: it starts where they are wrong.\n\
          function nq_linux {{\n\
          \x20 set nq_own=\"$nq_host\"\n\
@@ -105,6 +117,9 @@ fn words(architecture: Architecture, volumes: &Volumes, config: &InstallConfig) 
     } else if !config.os.external_storage_config.enabled {
         words.push("multipath=off".into());
     }
+    if volumes.network_disks.any() {
+        words.push(format!("{}={}", parameter::NETWORK_DISKS, volumes.network_disks));
+    }
     let own = config.os.additional_kernel_arguments.as_deref().unwrap_or_default();
     words.extend(kernel::words(own).iter().map(|argument| grub::quote(argument)));
     words.join(" ")
@@ -153,6 +168,7 @@ mod tests {
             data: None,
             arrays: Vec::new(),
             multipath: Vec::new(),
+            network_disks: NetworkDiskUse::default(),
         }
     }
 
@@ -206,6 +222,20 @@ mod tests {
         config.os.host.iommu = true;
         let more = longest_line(Architecture::Amd64, &volumes(), &config, &["quiet".to_owned()]);
         assert_eq!(more, none + "quiet".len() + "intel_iommu=on iommu=pt".len());
+    }
+
+    #[test]
+    fn disks_over_the_network_are_named_to_the_initrd_which_gets_the_file_with_how_they_are_reached() {
+        let network_disks = NetworkDiskUse { system: true, data: true };
+        let volumes = Volumes { network_disks, ..volumes() };
+        let text = node_cfg(Architecture::Amd64, &volumes, &InstallConfig::default());
+        assert!(text.contains(" nqrust.network_disks=system,data"), "{text}");
+        assert!(
+            text.contains("if [ -f ($root)/grub/disks.img ]; then set nq_disks=($root)/grub/disks.img; fi\nexport nq_disks\n"),
+            "{text}"
+        );
+        let none = node_cfg(Architecture::Amd64, &super::tests::volumes(), &InstallConfig::default());
+        assert!(!none.contains("disks"), "{none}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use regex::Regex;
 
 use super::*;
-use machine::inventory::{DiskPath, Nic};
+use machine::inventory::{DiskPath, Nic, RemoteTarget};
 use model::config::DiskSelector;
 
 /// The documents that the hint of a refusal asks for: each disk that fits, each clause, each path, each card.
@@ -358,6 +358,75 @@ fn a_disk_that_is_too_small_is_not_proposed() {
     }
     let (_, text) = refusal(&trial(), &[small, large]);
     assert!(text.contains("For example install.device: {serial: serial-sdb}."), "{text}");
+}
+
+#[test]
+fn the_node_is_told_which_of_its_disks_are_over_the_network_and_gets_how_they_are_reached() {
+    let remote = |name: &str| Disk {
+        remote: Some(RemoteTarget {
+            target: "iqn.2026-01.com.example:a".into(),
+            portals: vec!["192.0.2.9:3260".parse().unwrap()],
+        }),
+        ..disk(name, ByteSize::gib(64))
+    };
+    let document = "install: {profile: trial, device: /dev/sda, data_disk: /dev/sdb, network_disks: {\
+        initiator: 'iqn.2026-01.com.example:n', cards: [{interface: {name: ens4}}], \
+        iscsi: [{target: 'iqn.2026-01.com.example:a', portals: [192.0.2.9], chap: {user: n, password: correct horse}}]}}";
+    let nic = Nic {
+        name: "ens4".into(),
+        mac: "52:54:00:00:00:04".into(),
+        carrier: None,
+        speed: None,
+        driver: None,
+        temporary_mac: false,
+    };
+    let made = |system: Disk, data: Disk, document: &str| {
+        let inventory =
+            Inventory { disks: vec![system, data], nics: vec![nic.clone()], ..Inventory::default() };
+        let config = model::config::parse(document, "f").unwrap();
+        plan(&config, &inventory, &release().into(), GUID).unwrap()
+    };
+    let files = |plan: &Plan| {
+        let esp = plan.steps.iter().find_map(|step| match step {
+            Step::Esp(content) => Some(content.files.clone()),
+            _ => None,
+        });
+        let esp = esp.unwrap();
+        let node = esp.iter().find(|file| file.path == "grub/node.cfg").map(|file| match &file.content {
+            PlannedContent::Text(text) => text.clone(),
+            other => panic!("{other:?}"),
+        });
+        let secret = esp.iter().find(|file| file.path == "grub/disks.img").map(|file| match &file.content {
+            PlannedContent::Secret(text) => text.expose().to_owned(),
+            other => panic!("{other:?}"),
+        });
+        (node.unwrap(), secret)
+    };
+    let local = |name: &str| disk(name, ByteSize::gib(64));
+    for (system, data, expected) in [
+        (remote("sda"), local("sdb"), "nqrust.network_disks=system "),
+        (local("sda"), remote("sdb"), "nqrust.network_disks=data "),
+        (remote("sda"), remote("sdb"), "nqrust.network_disks=system,data "),
+    ] {
+        let plan = made(system, data, document);
+        let (node, secret) = files(&plan);
+        assert!(format!("{node} ").replace('\n', " \n").contains(expected), "{node}");
+        let secret = secret.unwrap();
+        assert!(
+            secret.contains("etc/nqrust/network-disks.json") && secret.contains("correct horse"),
+            "{secret}"
+        );
+        assert!(secret.contains(r#""mac":"52:54:00:00:00:04""#), "{secret}");
+        let shown = format!("{plan}{}", serde_json::to_string(&plan).unwrap());
+        assert!(!shown.contains("correct horse"), "{shown}");
+    }
+    // A node on disks of its own has nothing of it, and what the firmware names the initrd finds itself.
+    let (node, secret) = files(&made(local("sda"), local("sdb"), document));
+    assert!(!node.contains("network_disks") && secret.is_none());
+    let plain = "install: {profile: trial, device: /dev/sda, data_disk: /dev/sdb}";
+    let plan = made(remote("sda"), local("sdb"), plain);
+    let (node, secret) = files(&plan);
+    assert!(node.contains("nqrust.network_disks=system") && secret.is_none());
 }
 
 #[test]

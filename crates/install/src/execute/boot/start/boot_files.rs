@@ -9,7 +9,7 @@ use crate::execute::boot::read_volume::FatReader;
 use crate::installed::NodePlace;
 use crate::plan::{BOOT_VOLUME_BYTES, SlotGeometry};
 use model::boot::crash::COMMAND_LINE_BYTES;
-use model::boot::grub::{HOST_FILE, INITRD_FILE, KERNEL_FILE, SLOT_FILE, host_words};
+use model::boot::grub::{HOST_FILE, INITRD_FILE, KERNEL_FILE, NETWORK_DISKS_FILE, SLOT_FILE, host_words};
 use model::boot::{Slot, loader, parameter};
 
 #[derive(Debug)]
@@ -44,10 +44,20 @@ impl BootFiles {
         Ok(Self {
             slot: start.slot,
             kernel: volume.file(KERNEL_FILE)?,
-            initrd: volume.file(INITRD_FILE)?,
+            initrd: initrd(volume.file(INITRD_FILE)?, esp.file(NETWORK_DISKS_FILE).ok().as_deref()),
             line: CString::new(line).context("the kernel's command line contains a zero byte")?,
         })
     }
+}
+
+/// The initrd of a slot, and the archive of a node whose disks are reached over the network after it, as GRUB hands them to the kernel:
+/// each begins at a multiple of four bytes.
+fn initrd(mut of_slot: Vec<u8>, disks: Option<&[u8]>) -> Vec<u8> {
+    if let Some(disks) = disks {
+        of_slot.resize(of_slot.len().next_multiple_of(4), 0);
+        of_slot.extend_from_slice(disks);
+    }
+    of_slot
 }
 
 /// The command line of a slot as GRUB hands it to the kernel: that of `node.cfg`, with the variables of the script filled in.
@@ -143,6 +153,12 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         })
+    }
+
+    #[test]
+    fn the_archive_of_disks_over_the_network_follows_the_initrd_of_the_slot() {
+        assert_eq!(initrd(b"abcde".to_vec(), None), b"abcde");
+        assert_eq!(initrd(b"abcde".to_vec(), Some(b"070701")), [&b"abcde\0\0\0"[..], b"070701"].concat());
     }
 
     #[test]
