@@ -20,6 +20,7 @@ pub mod apply_running;
 pub mod boot;
 pub mod crash;
 pub mod host;
+pub mod network_disks;
 pub mod network_trial;
 pub mod pending_reset;
 mod proxies;

@@ -24,8 +24,10 @@ use install::plan::{AfterInstall, NodeTexts, SealedPlan};
 use install::resolve::{SystemFetch, resolve};
 use machine::inventory::{Disk, Inventory, Roots};
 use machine::live::multipath::join_paths;
+use machine::live::network_disks::connect_disks;
 use machine::live::{is_live, set_up_network};
 use machine::machine_id::MachineId;
+use machine::network_disks::connect::SystemPace;
 use machine::unsigned_record::UnsignedRecord;
 use model::config::{self, InstallConfig, Secret};
 use preflight::PlannedNode;
@@ -59,6 +61,11 @@ pub(crate) fn carry_out(
     media.judge_for(config)?;
     let roots = Roots::default();
     let live = is_live(&kernel_command_line()?);
+    if live {
+        let forever = config.install.automatic;
+        let pace = &mut SystemPace::default();
+        connect_disks((config, forever), Path::new("/"), &SystemRunner, pace, progress)?;
+    }
     let mut inventory =
         if live { scan_complete(config, &roots, progress)? } else { Inventory::scan(&roots)? };
     if live {

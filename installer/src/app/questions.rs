@@ -38,7 +38,9 @@ use machine::inventory::{Inventory, Roots};
 use machine::keyboard::Keymaps;
 use machine::live::help::{self, HelpAccess};
 use machine::live::multipath::join_paths;
+use machine::live::network_disks::connect_disks;
 use machine::live::{is_live, set_up_network};
+use machine::network_disks::connect::SystemPace;
 use machine::readable_secret::readable_secret;
 use machine::verity_device::damage_was_found;
 use model::config::sources::{CombinedConfig, ConfigEntry, Document, SourceKind, SourceRequest};
@@ -151,6 +153,10 @@ impl<'a> QuestionedMachine<'a> {
 
     fn conversation(&self, left: Option<&UntouchedNodes>) -> Result<ConversationFacts> {
         if self.live && self.settings.rehearsal.is_none() {
+            let (config, progress) = (&self.media.combined.config, Progress::silent());
+            let pace = &mut SystemPace::default();
+            // What is wrong with them the install says, in which they are tried again.
+            let _ = connect_disks((config, false), Path::new("/"), &SystemRunner, pace, &progress);
             let place = (&Roots::default(), Path::new("/"));
             join_paths(
                 &self.media.combined.config,

@@ -1,6 +1,6 @@
 //! `installer plan`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
@@ -10,6 +10,9 @@ use crate::app::{finished_nodes, gather};
 use base::command::{Runner, SystemRunner};
 use base::program::{Context, Format, print};
 use machine::inventory::{Inventory, Roots};
+use machine::live::is_live;
+use machine::live::network_disks::connect_disks;
+use machine::network_disks::connect::SystemPace;
 use model::config::sources::Gathering;
 use transfer::download::RetryPolicy;
 
@@ -57,6 +60,10 @@ impl PlanArgs {
             &mut |_| {},
         )?;
         media.tell_warnings(&context.progress);
+        if self.inventory.is_none() && is_live(&gather::kernel_command_line()?) {
+            let (root, pace) = (Path::new("/"), &mut SystemPace::default());
+            connect_disks((&media.combined.config, false), root, &SystemRunner, pace, &context.progress)?;
+        }
         let (mut inventory, runner): (Inventory, Option<&dyn Runner>) = match self.inventory {
             None => (Inventory::scan(&Roots::default())?, Some(&SystemRunner)),
             Some(path) => (read_inventory(&path)?, None),

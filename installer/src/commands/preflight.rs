@@ -1,12 +1,16 @@
 //! `installer preflight`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
 use crate::app::fitness;
-use crate::app::gather::UnsignedArgs;
+use crate::app::gather::{UnsignedArgs, kernel_command_line};
+use base::command::SystemRunner;
 use base::program::Context;
+use machine::live::is_live;
+use machine::live::network_disks::connect_disks;
+use machine::network_disks::connect::SystemPace;
 use preflight::{PlannedNode, report};
 
 /// Check whether this machine is fit to become the node that a configuration describes. Writes nothing.
@@ -36,6 +40,10 @@ impl PreflightArgs {
         }
         let (file, medium) = (self.config.as_deref(), self.medium.as_deref());
         let config = fitness::configuration(file, medium, self.unsigned.policy(), &context.progress)?;
+        if self.inventory.is_none() && is_live(&kernel_command_line()?) {
+            let (root, pace) = (Path::new("/"), &mut SystemPace::default());
+            connect_disks((&config, false), root, &SystemRunner, pace, &context.progress)?;
+        }
         let report = fitness::judge(PlannedNode::of(&config), self.inventory.as_deref())?;
         context.show(&report, || report.to_text())?;
         Ok(report.verdict()?)

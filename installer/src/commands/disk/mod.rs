@@ -1,5 +1,6 @@
 //! `installer disk`: the disks of this machine.
 
+mod connect;
 mod latency;
 mod replace;
 
@@ -16,6 +17,9 @@ pub(super) struct DiskArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum DiskCommand {
+    /// Log in to the targets of disks over the network, in the initrd of a node.
+    #[command(hide = true)]
+    Connect(connect::ConnectArgs),
     /// Measure how long flushed writes take, as etcd makes them; for up to 5 seconds.
     Latency(latency::LatencyArgs),
     /// Make the mirror of this node whole again, on a new disk or on the one that was away.
@@ -29,6 +33,7 @@ enum DiskCommand {
 impl DiskArgs {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         match self.command {
+            DiskCommand::Connect(args) => args.run(context),
             DiskCommand::Latency(args) => args.run(context),
             DiskCommand::Replace(args) => args.run(context),
         }
