@@ -21,6 +21,7 @@ use machine::disk_paths::DiskPaths;
 use machine::host::{self, SettingState};
 use machine::image_health::ImageHealth;
 use machine::installed_node::InstalledNode;
+use machine::network_disks::sessions::{self, SessionStatus};
 use machine::nics::MissingCards;
 use machine::paths::{CONFIG, DATA, DOCUMENT, PERSISTENT, below};
 use machine::release_origin::ReleaseOrigin;
@@ -50,6 +51,9 @@ pub struct Status {
     /// The paths to the disks of a running node, where these have several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<DiskPaths>,
+    /// The logins to the disks of a running node that are reached over the network.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub network_disks: Vec<SessionStatus>,
     /// The settings of `os.host`, and what is found of each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub host: Vec<SettingState>,
@@ -105,6 +109,7 @@ impl Status {
             mounts: places(&proc_text(root, "self/mountinfo")?),
             arrays: arrays::arrays(root),
             paths: Vec::new(),
+            network_disks: sessions::of_node(root),
             host: host::states(root, &config.os),
             crashes: crash_dumps::of_node(root),
             write_latency: WriteLatency::recorded(root),
@@ -193,6 +198,9 @@ impl fmt::Display for Status {
         }
         for (index, paths) in self.paths.iter().enumerate() {
             writeln!(f, "{:9} {paths}", if index == 0 { "paths" } else { "" })?;
+        }
+        for (index, session) in self.network_disks.iter().enumerate() {
+            writeln!(f, "{:9} {session}", if index == 0 { "iscsi" } else { "" })?;
         }
         if let Some(latency) = &self.write_latency {
             let slow = format!(", SLOW for etcd, which needs {} ms", GOOD.as_millis());

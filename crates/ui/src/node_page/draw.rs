@@ -15,6 +15,7 @@ use crate::toolkit::text::{self, Rows, UNBROKEN, paragraph, styled};
 use cluster::images::BlobCount;
 use cluster::stages::{self, Stage, StageState as UpdateStage};
 use machine::arrays;
+use machine::network_disks::sessions::SessionState;
 use machine::nics::MissingCards;
 
 /// A code is drawn only if this many columns remain beside it.
@@ -131,6 +132,10 @@ fn rows(facts: &NodePageFacts, table: &mut Rows, theme: Theme) {
             arrays::ArrayState::Degraded => theme.error(),
         };
         table.value(if index == 0 { "Mirror" } else { "" }, &array.to_string(), style);
+    }
+    for (index, session) in status.network_disks.iter().enumerate() {
+        let style = if session.state == SessionState::Up { theme.good() } else { theme.error() };
+        table.value(if index == 0 { "iSCSI" } else { "" }, &session.to_string(), style);
     }
     for (index, paths) in status.paths.iter().enumerate() {
         let style = if paths.is_redundant() { theme.good() } else { theme.error() };

@@ -63,6 +63,7 @@ pub(super) fn ready() -> NodePageFacts {
             slot: Some(Slot::A),
             mounts: Vec::new(),
             paths: Vec::new(),
+            network_disks: Vec::new(),
             arrays: Vec::new(),
             host: Vec::new(),
             crashes: Vec::new(),
