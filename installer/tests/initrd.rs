@@ -148,6 +148,32 @@ fn a_kernel_in_place_of_a_crashed_one_needs_no_root_file_system_and_waits_for_th
     );
 }
 
+#[test]
+fn only_a_node_with_disks_over_the_network_logs_in_and_before_anything_waits_for_disks() {
+    let overlays = Path::new(env!("CARGO_MANIFEST_DIR")).join("../overlays");
+    let read = |path: &str| fs::read_to_string(overlays.join(path)).unwrap();
+    let unit = fs::read_to_string(Path::new(MODULE).join("nqrust-connect-disks.service")).unwrap();
+    for line in [
+        "ConditionKernelCommandLine=nqrust.network_disks",
+        "Before=dracut-initqueue.service initrd-root-device.target nqrust-root.service",
+        "ExecStart=/usr/bin/installer --progress plain disk connect",
+        "TimeoutStartSec=infinity",
+        "StandardOutput=journal+console",
+    ] {
+        assert!(unit.lines().any(|other| other == line), "{line}: {unit}");
+    }
+    let omitted = read("initrd/etc/dracut.conf.d/50-nqrust.conf");
+    assert!(omitted.contains(" iscsi "), "dracut's own module takes passwords from the kernel command line");
+    // Nothing logs out while the node is on the disks, and iscsid runs in each slot of it.
+    let system = "rootfs/usr/lib/systemd/system";
+    let logout = read(&format!("{system}/open-iscsi.service.d/10-nqrust.conf"));
+    assert!(logout.ends_with("ConditionKernelCommandLine=!nqrust.network_disks\n"), "{logout}");
+    let daemon = read(&format!("{system}/iscsid.service.d/20-nqrust-recovery.conf"));
+    assert!(daemon.contains("=|!nqrust.slot=recovery\n") && daemon.contains("=|nqrust.network_disks\n"));
+    let kept = read(&format!("{system}/nqrust-network-disks.service"));
+    assert!(kept.contains("start systemd-networkd.service iscsid.service\n"), "{kept}");
+}
+
 /// What the generator writes for a kernel command line, if anything: the unit that mounts the root file system, and what it says of the
 /// device.
 fn generated(line: &str) -> Option<[String; 2]> {

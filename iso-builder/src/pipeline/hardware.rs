@@ -27,6 +27,7 @@ pub(super) fn complete(coverage: &Path, initrd: &Path, out: &Path) -> Result<()>
     let entries = initrd::entries(&mut archives).with_context(what)?;
     coverage.multipath = product::INITRD_MULTIPATH.iter().all(|path| entries.contains_key(*path));
     coverage.crash_dumps = entries.contains_key(INITRD_DUMP_PROGRAM);
+    coverage.iscsi = product::INITRD_ISCSI.iter().all(|path| entries.contains_key(*path));
     for path in entries.keys().filter(|path| is_module(path)) {
         let name = name_of(Path::new(path));
         if let Ok(at) = coverage.modules.binary_search_by(|module| module.name.cmp(&name)) {
@@ -61,6 +62,7 @@ mod tests {
             naming_scheme: None,
             multipath: false,
             crash_dumps: false,
+            iscsi: false,
             modules: modules.iter().map(module).collect(),
             firmware: Default::default(),
         };
@@ -145,5 +147,16 @@ mod tests {
         let can = |files: &[&'static str]| made(&["bnx2x"], files).unwrap().multipath;
         assert!(can(&product::INITRD_MULTIPATH));
         assert!(!can(&product::INITRD_MULTIPATH[1..]) && !can(&[]));
+    }
+
+    #[test]
+    fn a_node_can_be_on_an_iscsi_disk_if_the_initrd_has_open_iscsi_networkd_and_our_unit() {
+        let can = |files: &[&'static str]| made(&["bnx2x"], files).unwrap().iscsi;
+        assert!(can(&product::INITRD_ISCSI) && !can(&[]));
+        for (at, _) in product::INITRD_ISCSI.iter().enumerate() {
+            let mut files = product::INITRD_ISCSI.to_vec();
+            files.remove(at);
+            assert!(!can(&files));
+        }
     }
 }

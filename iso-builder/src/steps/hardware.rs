@@ -53,6 +53,7 @@ fn coverage(architecture: Architecture, tree: &Tree, kernel: &str) -> Result<Har
         naming_scheme: systemd.filter(|_| is_debian(tree)).and_then(NamingScheme::of_systemd),
         multipath: false,
         crash_dumps: false,
+        iscsi: false,
         modules: modules.into_iter().map(module).collect(),
         firmware: firmware(tree)?,
     })

@@ -37,6 +37,9 @@ pub struct HardwareCoverage {
     /// Whether its initrd has makedumpfile, so that a node can write a dump when its kernel crashes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub crash_dumps: bool,
+    /// Whether its initrd logs in to iSCSI targets, so that a node can be on a disk that is reached over the network.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub iscsi: bool,
     /// By name.
     pub modules: Vec<CoveredModule>,
     /// Files below the directories of firmware of the OS image, without the ends of packed ones; by name.
@@ -152,6 +155,7 @@ mod tests {
             naming_scheme: NamingScheme::of_systemd(257),
             multipath: true,
             crash_dumps: true,
+            iscsi: true,
             modules: vec![
                 module,
                 CoveredModule { name: "ahci".into(), built_in: true, ..CoveredModule::default() },
@@ -163,7 +167,7 @@ mod tests {
             String::from_utf8(bytes.clone()).unwrap(),
             concat!(
                 r#"{"format":1,"architecture":"amd64","kernel":"6.12.1-amd64","systemd":257,"naming_scheme":"v257","#,
-                r#""multipath":true,"crash_dumps":true,"modules":[{"name":"bnx2x","initrd":true,"aliases":["pci:v000014E4d0000168Esv*"],"#,
+                r#""multipath":true,"crash_dumps":true,"iscsi":true,"modules":[{"name":"bnx2x","initrd":true,"aliases":["pci:v000014E4d0000168Esv*"],"#,
                 r#""firmware":["bnx2x/a.fw"]},{"name":"ahci","built_in":true}],"firmware":["bnx2x/a.fw"]}"#,
                 "\n"
             )
@@ -198,6 +202,7 @@ mod tests {
             naming_scheme: None,
             multipath: false,
             crash_dumps: false,
+            iscsi: false,
             modules: (0..2000).map(module).collect(),
             firmware: BTreeSet::new(),
         };

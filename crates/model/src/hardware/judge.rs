@@ -46,6 +46,8 @@ pub enum HardwareProblem {
     RefusedModule { module: String, signed: bool },
     /// The configuration asks for a crash kernel, and the initrd of the release has no makedumpfile.
     NoCrashDumps,
+    /// The node is on disks that are reached by iSCSI, and the initrd of the release does not log in.
+    NoIscsi,
     /// The configuration names a module that the kernel of the release does not have.
     NoModule { module: String },
     /// The configuration sets a kernel setting of a module that the kernel of the release does not have.
@@ -84,6 +86,7 @@ impl HardwareProblem {
             Self::NoCrashDumps => {
                 "Build the release with the package makedumpfile in base.debian.include, or remove os.host.crash_kernel."
             }
+            Self::NoIscsi => "Build the release with the package open-iscsi, in base.debian.include.",
             Self::NoModule { .. } => {
                 "Remove the module from the configuration, or build the release with it."
             }
@@ -129,6 +132,9 @@ impl fmt::Display for LostHardware {
             HardwareProblem::NoCrashDumps => {
                 f.write_str(" asks for crash dumps, and the initrd would lack makedumpfile")
             }
+            HardwareProblem::NoIscsi => {
+                f.write_str(" are reached by iSCSI, and the initrd would not log in to their targets")
+            }
             HardwareProblem::NoModule { module } => {
                 write!(f, " names the module {module}, which the kernel would not have")
             }
@@ -151,6 +157,13 @@ impl LostHardware {
     #[must_use]
     pub fn crash_dumps() -> Self {
         let (subject, problem) = ("os.host.crash_kernel".to_owned(), HardwareProblem::NoCrashDumps);
+        Self { subject, used_by: Vec::new(), problem }
+    }
+
+    /// What a node on disks that are reached by iSCSI loses under a release whose initrd does not log in.
+    #[must_use]
+    pub fn iscsi() -> Self {
+        let (subject, problem) = ("the disks of the node".to_owned(), HardwareProblem::NoIscsi);
         Self { subject, used_by: Vec::new(), problem }
     }
 }
@@ -282,6 +295,7 @@ mod tests {
             naming_scheme: NamingScheme::of_systemd(257),
             multipath: false,
             crash_dumps: false,
+            iscsi: false,
             modules,
             firmware: texts(firmware),
         }

@@ -96,6 +96,7 @@ mod tests {
             naming_scheme: None,
             multipath: false,
             crash_dumps: false,
+            iscsi: false,
             modules,
             firmware: BTreeSet::new(),
         }

@@ -36,10 +36,9 @@ impl HardwareVerdict {
         release: &Release,
         coverage: Option<&HardwareCoverage>,
     ) -> anyhow::Result<Self> {
-        let lost_maps = (is_on_maps(roots) && !coverage.is_some_and(|coverage| coverage.multipath))
-            .then(LostHardware::multipath);
+        let lost_disks = lost_disks(roots, coverage);
         let Some(coverage) = coverage else {
-            return Ok(Self { devices: None, lost: lost_maps.into_iter().collect() });
+            return Ok(Self { devices: None, lost: lost_disks });
         };
         let machine = Inventory::scan_with_hardware(roots)?.hardware.unwrap_or_default();
         let named = named(roots, &machine, config, release);
@@ -49,7 +48,7 @@ impl HardwareVerdict {
             .map(|trust| trust.refused(&present_devices(&roots.sys), &named.loaded, coverage))
             .unwrap_or_default();
         let lost = judge(&machine, &named, coverage).into_iter().chain(refused);
-        let lost = lost.chain(lost_maps).chain(lost_dumps);
+        let lost = lost.chain(lost_disks).chain(lost_dumps);
         Ok(Self { devices: Some(machine.devices.len()), lost: lost.collect() })
     }
 
@@ -85,10 +84,15 @@ impl HardwareVerdict {
     }
 }
 
-/// Whether the running node is on disks with several paths.
-fn is_on_maps(roots: &Roots) -> bool {
+/// The disks of the running node that the initrd of the release could not bring: those with several paths, and those over the network.
+fn lost_disks(roots: &Roots, coverage: Option<&HardwareCoverage>) -> Vec<LostHardware> {
     let line = read_text(&roots.proc.join("cmdline")).unwrap_or_default();
-    BootParameters::parse(&line).ok().flatten().is_some_and(|installed| !installed.multipath.is_empty())
+    let Some(installed) = BootParameters::parse(&line).ok().flatten() else { return Vec::new() };
+    let lacks = |has: fn(&HardwareCoverage) -> bool| !coverage.is_some_and(has);
+    let maps = !installed.multipath.is_empty() && lacks(|coverage| coverage.multipath);
+    let iscsi = installed.network_disks.any() && lacks(|coverage| coverage.iscsi);
+    let lost = [maps.then(LostHardware::multipath), iscsi.then(LostHardware::iscsi)];
+    lost.into_iter().flatten().collect()
 }
 
 fn named(roots: &Roots, machine: &HardwareInUse, config: &InstallConfig, release: &Release) -> NamedModules {
@@ -216,6 +220,26 @@ mod tests {
         verdict(Some(BNX2X), "os: {host: {crash_kernel: false}}").require(&release()).unwrap();
         // One that says nothing of what it can drive says nothing of dumps either.
         verdict(None, document).require(&release()).unwrap();
+    }
+
+    #[test]
+    fn a_node_on_a_disk_over_the_network_takes_only_a_release_whose_initrd_logs_in() {
+        let machine = machine();
+        let line = "nqrust.slot=a nqrust.config=PARTUUID=0a0b0c0d-0000-4000-8000-000000000003 \
+                    nqrust.persistent=PARTUUID=0a0b0c0d-0000-4000-8000-000000000007 nqrust.network_disks=data\n";
+        machine.file("proc/cmdline", line);
+        for coverage in [None, Some(BNX2X)] {
+            let refused = verdict_on(&machine, coverage, DOCUMENT);
+            let text = render(&refused.require(&release()).unwrap_err().into());
+            for part in [
+                "the disks of the node are reached by iSCSI, and the initrd would not log in to their targets",
+                "Build the release with the package open-iscsi, in base.debian.include.",
+            ] {
+                assert!(text.contains(part), "{part}: {text}");
+            }
+        }
+        let capable = format!(r#"{BNX2X}],"iscsi":true,"aside":["#);
+        verdict_on(&machine, Some(&capable), DOCUMENT).require(&release()).unwrap();
     }
 
     #[test]

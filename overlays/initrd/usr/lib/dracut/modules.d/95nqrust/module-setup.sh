@@ -16,6 +16,8 @@ installkernel() {
     # Every watchdog; dracut's own module takes that of the machine which makes the initrd. udev loads the one that is there, on
     # Intel's once the bus or the bridge that has it is known (iTCO_wdt).
     instmods "=drivers/watchdog" i2c-i801 lpc_ich
+    # Disks over the network: what the firmware says of them, the protocol, and VLANs of their cards.
+    instmods iscsi_ibft iscsi_tcp 8021q
 }
 
 install() {
@@ -49,9 +51,30 @@ install() {
     if dracut_module_included multipath; then
         inst_multipath
     fi
+    # The base has open-iscsi, and networkd with its user.
+    if find_binary iscsiadm > /dev/null && [ -e "$dracutsysrootdir$systemdutildir/systemd-networkd" ]; then
+        inst_iscsi
+    fi
     $SYSTEMCTL -q --root "$initdir" add-requires initrd-root-fs.target nqrust-boot.service
     $SYSTEMCTL -q --root "$initdir" add-wants sysinit.target nqrust-trial.timer
     $SYSTEMCTL -q --root "$initdir" add-requires initrd-root-fs.target nqrust-crash-dump.service
+}
+
+# Disks over the network: dracut's module iscsi has passwords on the kernel command line, and gives up after some attempts. The installer
+# logs in with what the boot loader brings and the firmware says. Only a node with such disks starts the unit.
+inst_iscsi() {
+    inst_multiple iscsiadm iscsid modprobe udevadm
+    # shellcheck disable=SC2154  # dracut's
+    inst_multiple "$systemdutildir/systemd-networkd" "$systemdsystemunitdir/systemd-networkd.service"
+    inst_multiple -o "$systemdsystemunitdir/systemd-networkd.socket"
+    for nqrust_file in passwd group; do
+        grep -q '^systemd-network:' "$initdir/etc/$nqrust_file" 2> /dev/null \
+            || grep '^systemd-network:' "$dracutsysrootdir/etc/$nqrust_file" >> "$initdir/etc/$nqrust_file"
+    done
+    # Records of targets, in the one place or in the other.
+    mkdir -p "$initdir/etc/iscsi" "$initdir/var/lib/iscsi"
+    inst_simple "$moddir/nqrust-connect-disks.service" "$systemdsystemunitdir/nqrust-connect-disks.service"
+    $SYSTEMCTL -q --root "$initdir" add-wants sysinit.target nqrust-connect-disks.service
 }
 
 # Disks with several paths: what dracut's module multipath leaves out. It knows neither the names of Debian's rules nor what those run.
