@@ -1,7 +1,7 @@
 //! The names of the checks of a machine, which configurations may skip; the installer makes them.
 
 /// Every check, in the order in which they are made and shown.
-pub const NAMES: [&str; 32] = [
+pub const NAMES: [&str; 33] = [
     "cpu",
     "memory",
     "kvm",
@@ -15,6 +15,7 @@ pub const NAMES: [&str; 32] = [
     "disk-size",
     "disk-speed",
     "disk-paths",
+    "network-disks",
     "nic-link",
     "nic-speed",
     "clock",

@@ -12,7 +12,9 @@ use machine::host::HostFacts;
 use machine::inventory::pci::PciDevice;
 use machine::inventory::{Inventory, Roots};
 use machine::module_trust::{module_trust, present_devices};
+use machine::network_disks::firmware;
 use model::hardware::{ModuleTrust, PresentDevice};
+use model::network_disks::NetworkDiskAccess;
 
 /// A property of the machine, or why it is not known, a clause.
 pub type Fact<T> = Result<T, String>;
@@ -36,6 +38,8 @@ pub struct MachineFacts {
     pub present: Fact<Vec<PresentDevice>>,
     /// The firmware's UUID; `None` if the firmware has none.
     pub uuid: Fact<Option<String>>,
+    /// How the firmware reaches disks over the network (iBFT).
+    pub firmware_disks: NetworkDiskAccess,
     pub inventory: Inventory,
 }
 
@@ -71,6 +75,7 @@ impl MachineFacts {
             module_trust: Ok(module_trust(&roots.sys)),
             present: Ok(present_devices(&roots.sys)),
             uuid: uuid(&roots.sys),
+            firmware_disks: firmware::read(&roots.sys),
             inventory,
         }
     }
@@ -106,6 +111,7 @@ impl MachineFacts {
             module_trust: unknown(),
             present: unknown(),
             uuid: unknown(),
+            firmware_disks: NetworkDiskAccess::default(),
             inventory,
         }
     }

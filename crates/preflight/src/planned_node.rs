@@ -56,6 +56,8 @@ pub struct PlannedNode {
     pub coverage: Option<Arc<HardwareCoverage>>,
     /// The modules that the configuration loads.
     pub modules: Vec<String>,
+    /// Whether a node can be on a disk that is reached by iSCSI by its release; none if the release is not known.
+    pub iscsi: Option<bool>,
 }
 
 /// The cluster of a node, as its document has it.
@@ -175,6 +177,7 @@ impl PlannedNode {
             crash_dumps: None,
             coverage: None,
             modules: os.modules.iter().map(ToString::to_string).collect(),
+            iscsi: None,
         }
     }
 

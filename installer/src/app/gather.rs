@@ -174,6 +174,12 @@ impl Media {
         read_hardware(self.source.as_ref(), &self.release).ok().flatten().map(Arc::new)
     }
 
+    /// Whether a node can be on a disk that is reached by iSCSI by its release. That of an older builder cannot.
+    pub(crate) fn has_iscsi(&self) -> Result<bool> {
+        let coverage = read_hardware(self.source.as_ref(), &self.release)?;
+        Ok(coverage.is_some_and(|coverage| coverage.iscsi))
+    }
+
     /// Checks that the release is authentic, before it is written to a disk.
     ///
     /// # Errors

@@ -98,11 +98,13 @@ pub(crate) fn carry_out(
     let draft = |guid| media.plan(config, &inventory, guid);
     let plan = draft(uuid::Uuid::new_v4())?;
     let maps = inventory.disks.iter().any(Disk::is_map);
+    let remote = inventory.disks.iter().any(|disk| disk.remote.is_some());
     let node = PlannedNode {
         not_before: Some(media.release.epoch),
         several_paths: maps.then(|| media.has_multipath()).transpose()?,
         coverage: media.judged_coverage(&roots),
         crash_dumps: config.os.host.has_crash_kernel().then(|| media.has_crash_dumps()).transpose()?,
+        iscsi: remote.then(|| media.has_iscsi()).transpose()?,
         ..PlannedNode::of(config)
     };
     let preflight = fitness::step(node, &|| record.creator_status(), progress)?;

@@ -9,6 +9,7 @@ use base::failure::Failure;
 use install::plan::choose_disk;
 use machine::inventory::pci::PciKind;
 use machine::inventory::{Disk, Inventory, Nic};
+use machine::network_disks::MOVED_HINT;
 use machine::network_trouble::NetworkTrouble;
 use model::config::Interface;
 use model::config::disk::Transport;
@@ -120,6 +121,53 @@ pub(super) fn disk_paths(subject: &CheckSubject<'_>) -> CheckOutcome {
         None => CheckOutcome::could_not_run(format!(
             "{paths}, and the release is not known; its initrd has to have multipathd"
         )),
+    }
+}
+
+/// The initrd of a node logs in before it looks for partitions, over a card that no network of the node takes from it.
+pub(super) fn network_disks(subject: &CheckSubject<'_>) -> CheckOutcome {
+    let CheckSubject { facts, node, .. } = subject;
+    let nics = facts.inventory.nics.iter();
+    let mut of_networks = nics.filter(|nic| node.all_cards.iter().any(|card| nic.is(card)));
+    let firmware = &facts.firmware_disks;
+    let of_disks = |nic: &&Nic| firmware.cards.iter().any(|card| nic.mac.parse() == Ok(card.mac));
+    if let Some(nic) = of_networks.find(of_disks) {
+        return CheckOutcome::found(
+            format!(
+                "the firmware reaches an iSCSI disk over {} {}, which a network of the configuration names; as a part of its \
+                 bond the card would lose the address",
+                nic.name, nic.mac
+            ),
+            MOVED_HINT,
+        );
+    }
+    let remote: Vec<_> =
+        all_disks(subject).into_iter().filter_map(|disk| Some((&disk.path, disk.remote.as_ref()?))).collect();
+    let words: Vec<_> =
+        remote.iter().map(|(path, remote)| format!("{} is {remote}", path.display())).collect();
+    let words = words.join("; ");
+    let Some((_, first)) = remote.first() else {
+        return CheckOutcome::passed("no disk of the node is reached over the network");
+    };
+    match node.iscsi {
+        None => CheckOutcome::could_not_run(format!(
+            "{words}, and the release is not known; its initrd has to log in to iSCSI targets"
+        )),
+        Some(false) => CheckOutcome::found(
+            format!("{words}, and the initrd of the release does not log in to iSCSI targets"),
+            "Build the release with the package open-iscsi in base.debian.include, or choose a disk of the machine itself.",
+        ),
+        Some(true) => {
+            let system = target(subject).is_ok_and(|disk| disk.remote.is_some());
+            match system && !firmware.targets.iter().any(|named| named.target == first.target) {
+                false => CheckOutcome::passed(words),
+                true => CheckOutcome::found(
+                    format!("{words}, and the firmware has no iBFT with this target"),
+                    "Make sure that the firmware, iPXE or the network card starts the machine from this disk.",
+                )
+                .mild(),
+            }
+        }
     }
 }
 

@@ -165,6 +165,17 @@ pub static CHECKS: &[Check] = &[
         run: devices::disk_paths,
     },
     Check {
+        name: "network-disks",
+        title: "the node can reach its disks over the network",
+        looks_at: "the iSCSI targets of the disks for system and data, the firmware's iBFT, the network cards to the targets, and \
+            whether the initrd of the release logs in",
+        levels: levels(Error, Error),
+        class: Class::Hardware,
+        waivable: true,
+        asks_network: false,
+        run: devices::network_disks,
+    },
+    Check {
         name: "nic-link",
         title: "management cards have a link",
         looks_at: "the carrier of each management card; of any card if none is named",

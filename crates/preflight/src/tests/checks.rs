@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::planned_node::{AddressClaim, Proxy};
-use machine::inventory::DiskPath;
+use machine::inventory::{DiskPath, RemoteTarget};
 use model::config::Role;
 use model::config::disk::Transport;
+use model::network_disks::{CardAddress, CardSetup, NetworkDiskAccess, TargetPortal};
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 53);
 const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 54);
@@ -220,6 +221,41 @@ fn the_size_of_the_disk() {
         };
         expect(&with("disk-size", &apart, small), outcome, "180 GiB");
     }
+}
+
+#[test]
+fn a_disk_over_the_network_needs_a_release_that_logs_in_and_a_card_of_its_own() {
+    let of = |node: &PlannedNode, remote: bool, firmware: bool| {
+        let mut facts = Machine::fit().facts();
+        let target = "iqn.2026-01.com.example:a".to_owned();
+        let portal = "192.0.2.9:3260".parse().unwrap();
+        if remote {
+            facts.inventory.disks[0].remote =
+                Some(RemoteTarget { target: target.clone(), portals: vec![portal] });
+        }
+        if firmware {
+            let mac = facts.inventory.nics[0].mac.parse().unwrap();
+            let address = CardAddress::Dhcp;
+            facts.firmware_disks = NetworkDiskAccess {
+                initiator: None,
+                cards: vec![CardSetup { mac, address, gateway: None, vlan: None, mtu: None }],
+                targets: vec![TargetPortal { target, portal, chap: None }],
+            };
+        }
+        outcome("network-disks", &facts, node, &Answers::default())
+    };
+    let node = |iscsi| PlannedNode { iscsi, ..PlannedNode::default() };
+    expect(&of(&node(None), false, true), "passed", "no disk of the node is reached over the network");
+    let told = "/dev/sda is iSCSI target iqn.2026-01.com.example:a at 192.0.2.9:3260";
+    expect(&of(&node(Some(true)), true, true), "passed", told);
+    expect(&of(&node(Some(true)), true, false), "mild", "the firmware has no iBFT with this target");
+    expect(&of(&node(Some(false)), true, true), "found", "does not log in to iSCSI targets");
+    expect(&of(&node(None), true, true), "could not run", told);
+    let name = Machine::fit().facts().inventory.nics[0].name.parse().ok();
+    let all_cards = vec![model::config::Interface { name, hw_addr: None }];
+    let moved = PlannedNode { all_cards, ..node(Some(true)) };
+    expect(&of(&moved, true, true), "found", "as a part of its bond the card would lose the address");
+    expect(&of(&moved, false, false), "passed", "");
 }
 
 #[test]

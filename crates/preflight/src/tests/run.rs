@@ -43,7 +43,7 @@ fn names_are_unique_and_stable_in_form() {
         assert!(!all[index + 1..].contains(name), "{name}");
         assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'), "{name}");
     }
-    assert_eq!(all.len(), 32);
+    assert_eq!(all.len(), 33);
 }
 
 #[test]
@@ -67,6 +67,7 @@ fn a_small_virtual_machine_passes_as_a_trial_with_warnings_and_never_in_producti
             "disk-size passed",
             "disk-speed skipped",
             "disk-paths passed",
+            "network-disks passed",
             "nic-link passed",
             "nic-speed could not run",
             "clock could not run",
