@@ -18,6 +18,7 @@ pub mod http;
 pub mod identity;
 pub mod images;
 pub mod installed;
+pub mod iscsi;
 pub mod medium;
 pub mod native_cluster;
 pub mod node;

@@ -106,6 +106,13 @@ pub(super) fn nic_arguments(index: usize, nic: &Nic) -> Vec<String> {
             }
             format!("user,id=net{index},restrict={restrict},hostfwd=tcp:127.0.0.1:0-{ssh_to}:22{file}")
         }
+        Network::Storage { boot } => {
+            let file = boot.as_ref().map(|url| format!(",bootfile={url}")).unwrap_or_default();
+            if boot.is_some() {
+                order = ",bootindex=0";
+            }
+            format!("user,id=net{index},net=10.0.4.0/24{file}")
+        }
         Network::Wire { end, wire } => {
             format!("socket,id=net{index},udp=127.0.0.1:{wire},localaddr=127.0.0.1:{end}")
         }

@@ -94,6 +94,8 @@ enum Network {
         /// The boot file that DHCP names; the card then comes before all disks.
         boot: Option<String>,
     },
+    /// A user network of its own for disks: 10.0.4.0/24, with this host at 10.0.4.2. With a boot file the card comes before all disks.
+    Storage { boot: Option<String> },
     /// One end of a wire: its own UDP port, and the port of the wire.
     Wire { end: u16, wire: u16 },
     /// The tap device of a segment; the card comes before all disks.
@@ -215,6 +217,15 @@ impl Machine {
     #[must_use]
     pub fn network_boot(mut self, mac: &str, url: &str) -> Self {
         let network = Network::User { restricted: false, ssh_to: String::new(), boot: Some(url.to_owned()) };
+        self.nics.push(Nic { mac: mac.to_owned(), network });
+        self
+    }
+
+    /// A network card for disks that are on this host; with `url` the machine boots from it before its disks: its iPXE loads the script
+    /// there.
+    #[must_use]
+    pub fn storage_network(mut self, mac: &str, url: Option<&str>) -> Self {
+        let network = Network::Storage { boot: url.map(str::to_owned) };
         self.nics.push(Nic { mac: mac.to_owned(), network });
         self
     }

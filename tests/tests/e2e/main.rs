@@ -25,6 +25,7 @@ mod keep;
 mod kubernetes;
 mod loader;
 mod mirror;
+mod network_disks;
 mod node_console;
 mod packages;
 mod pipeline;
