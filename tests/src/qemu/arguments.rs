@@ -56,9 +56,17 @@ pub(super) fn disk_arguments(index: usize, attachment: Attachment, disk: &Disk, 
     };
     let order = index + 1;
     let mut arguments = Vec::new();
-    let has_controller = matches!(attachment, Attachment::Scsi | Attachment::ScsiPath);
-    if has_controller || attachment == Attachment::CdRom && !ide {
-        arguments.extend(words(&format!("-device virtio-scsi-pci,id=scsi{index}")));
+    let controller = match attachment {
+        Attachment::Controller(model) => Some(model),
+        Attachment::Scsi | Attachment::ScsiPath => Some("virtio-scsi-pci"),
+        Attachment::CdRom if !ide => Some("virtio-scsi-pci"),
+        _ => None,
+    };
+    if let Some(model) = controller {
+        arguments.extend(words(&format!("-device {model},id=scsi{index}")));
+    }
+    if attachment == Attachment::Namespace(1) {
+        arguments.extend(words("-device nvme,id=nvme,serial=nqrust-namespaces"));
     }
     let serial = format!("serial=nqrust-{index}");
     let (drive, device) = match attachment {
@@ -74,9 +82,15 @@ pub(super) fn disk_arguments(index: usize, attachment: Attachment, disk: &Disk, 
             common,
             format!("usb-storage,bus=usb.0,drive={id},removable=on,bootindex={order},serial=stick{index}"),
         ),
+        Attachment::UsbDisk => {
+            (common, format!("usb-storage,bus=usb.0,drive={id},bootindex={order},{serial}"))
+        }
+        Attachment::Namespace(number) => {
+            (common, format!("nvme-ns,bus=nvme,drive={id},nsid={number},bootindex={order}"))
+        }
         Attachment::Virtio => (common, format!("virtio-blk-pci,drive={id},bootindex={order},{serial}")),
         Attachment::Sata => (common, format!("ide-hd,drive={id},bus=ide.{index},bootindex={order},{serial}")),
-        Attachment::Scsi => {
+        Attachment::Scsi | Attachment::Controller(_) => {
             (common, format!("scsi-hd,drive={id},bus=scsi{index}.0,bootindex={order},{serial}"))
         }
         // QEMU opens the file once for each path.
@@ -95,7 +109,8 @@ pub(super) fn disk_arguments(index: usize, attachment: Attachment, disk: &Disk, 
     arguments
 }
 
-pub(super) fn nic_arguments(index: usize, nic: &Nic) -> Vec<String> {
+/// `model` is that of the card, one of QEMU's.
+pub(super) fn nic_arguments(index: usize, nic: &Nic, model: &str) -> Vec<String> {
     let mut order = "";
     let network = match &nic.network {
         Network::User { restricted, ssh_to, boot } => {
@@ -125,7 +140,7 @@ pub(super) fn nic_arguments(index: usize, nic: &Nic) -> Vec<String> {
         "-netdev".into(),
         network,
         "-device".into(),
-        format!("virtio-net-pci,id=nic{index},netdev=net{index},mac={}{order}", nic.mac),
+        format!("{model},id=nic{index},netdev=net{index},mac={}{order}", nic.mac),
     ]
 }
 

@@ -72,10 +72,16 @@ enum Attachment {
     Virtio,
     Sata,
     Scsi,
+    /// On a controller of this model of QEMU's.
+    Controller(&'static str),
     /// A path to the SCSI disk of several paths.
     ScsiPath,
     /// With sectors of so many bytes.
     Nvme(u32),
+    /// The namespace with this number of the one NVMe controller that has several.
+    Namespace(u32),
+    /// By USB, as a disk that is not removable.
+    UsbDisk,
 }
 
 #[derive(Clone, Debug)]
@@ -118,6 +124,12 @@ pub struct Machine {
     http_boot: bool,
     balloon: bool,
     watchdog: bool,
+    /// The model of the network cards, one of QEMU's.
+    card: &'static str,
+    /// The board of 1996, with PCI and IDE, in place of that with PCI Express and SATA.
+    old_board: bool,
+    /// Further arguments of QEMU, behind those of the parts that the machine has.
+    further: Vec<String>,
     /// A thread of the host for each processor. With that, two of some twenty-five machines panicked at a breakpoint that was not in
     /// their kernel's code any more. Linux changes its own code while it runs, by way of breakpoints (`text_poke_bp_batch` in
     /// arch/x86/kernel/alternative.c), and QEMU 7.2 seems to translate a page while another processor changes it. In one thread
@@ -143,6 +155,9 @@ impl Machine {
             http_boot: false,
             balloon: false,
             watchdog: false,
+            card: "virtio-net-pci",
+            old_board: false,
+            further: Vec::new(),
             parallel: false,
         }
     }
@@ -192,6 +207,24 @@ impl Machine {
     #[must_use]
     pub fn scsi(self, disk: &Disk) -> Self {
         self.attach(Attachment::Scsi, disk.clone())
+    }
+
+    /// A disk on a controller of its own, of a model of QEMU's such as `megasas`, which is `scsiN` for the Nth disk.
+    #[must_use]
+    pub fn controller(self, model: &'static str, disk: &Disk) -> Self {
+        self.attach(Attachment::Controller(model), disk.clone())
+    }
+
+    /// The namespace `number` of an NVMe controller that has several. The first has to come before the others.
+    #[must_use]
+    pub fn nvme_namespace(self, disk: &Disk, number: u32) -> Self {
+        self.attach(Attachment::Namespace(number), disk.clone())
+    }
+
+    /// A disk by USB that is not removable.
+    #[must_use]
+    pub fn usb_disk(self, disk: &Disk) -> Self {
+        self.attach(Attachment::UsbDisk, disk.clone())
     }
 
     /// A path to a SCSI disk that has several, on a controller of its own, which is `scsiN` for the Nth disk. A machine has one such disk,
@@ -280,6 +313,27 @@ impl Machine {
         self
     }
 
+    /// Makes its network cards of a model of QEMU's, such as `e1000e`.
+    #[must_use]
+    pub fn cards(mut self, model: &'static str) -> Self {
+        self.card = model;
+        self
+    }
+
+    /// Gives it the board with PCI and IDE (i440FX) in place of that with PCI Express and SATA (Q35).
+    #[must_use]
+    pub fn old_board(mut self) -> Self {
+        self.old_board = true;
+        self
+    }
+
+    /// Adds arguments of QEMU, with spaces between, for parts that no other method has.
+    #[must_use]
+    pub fn further(mut self, arguments: &str) -> Self {
+        self.further.extend(words(arguments));
+        self
+    }
+
     /// Adds a watchdog that restarts the machine.
     #[must_use]
     pub fn watchdog(mut self) -> Self {
@@ -321,7 +375,8 @@ impl Machine {
         let mut args =
             words(&format!("-accel {accelerator} -cpu {PROCESSOR} -display none -vga std -nodefaults"));
         args.extend(words("-device virtio-rng-pci -device qemu-xhci,id=usb"));
-        args.extend(["-machine".into(), format!("q35,smm={}", if secure { "on" } else { "off" })]);
+        let board = if self.old_board { "pc" } else { "q35" };
+        args.extend(["-machine".into(), format!("{board},smm={}", if secure { "on" } else { "off" })]);
         if self.firmware != Firmware::Bios {
             let code = if secure { "OVMF_CODE_4M.secboot.fd" } else { "OVMF_CODE_4M.fd" };
             args.extend(words(&format!("-drive if=pflash,format=raw,unit=0,readonly=on,file={OVMF}/{code}")));
@@ -360,8 +415,9 @@ impl Machine {
             args.extend(disk_arguments(index, *attachment, disk, self.architecture == Architecture::Amd64));
         }
         for (index, nic) in self.nics.iter().enumerate() {
-            args.extend(nic_arguments(index, nic));
+            args.extend(nic_arguments(index, nic, self.card));
         }
+        args.extend(self.further.iter().cloned());
         if let Some((kernel, initrd, arguments)) = &self.kernel {
             let (kernel, initrd) = (kernel.display().to_string(), initrd.display().to_string());
             args.extend(["-kernel".into(), kernel, "-initrd".into(), initrd]);

@@ -22,7 +22,7 @@ use nqrust_tests::ssh::Ssh;
 use nqrust_tests::{medium, paths, programs, secrets, steps};
 use testing::supervisor::{Authorities, Supervisor, SupervisorBehavior};
 
-use crate::questions::{AnsweredMachine, answer, open_help_access};
+use crate::questions::{AnsweredMachine, answer, open_help_access, root_shell};
 
 /// The port of K3s's supervisor and API.
 const K3S: u16 = 6443;
@@ -140,17 +140,9 @@ fn let_somebody_in(vm: &mut Vm, artifacts: &Artifacts) -> Result<()> {
     checks.finish("help access")
 }
 
-/// Opens a shell on the console, which asks for the password.
+/// Opens a shell on the console, which asks for the password, and leaves it.
 fn shell(vm: &mut Vm, password: &str) -> Result<()> {
-    vm.serial.keys("\r")?;
-    vm.serial.wait_for("assword: ", SCREEN_LIMIT).context("opening a shell")?;
-    std::thread::sleep(Duration::from_secs(1));
-    vm.serial.send(password)?;
-    vm.serial.wait_for("# ", SCREEN_LIMIT).context("logging in to a shell")?;
-    let answer = vm.serial.run("id -u", SCREEN_LIMIT)?;
-    if answer.text.trim() != "0" {
-        bail!("the shell is not root's: {:?}", answer.text);
-    }
+    root_shell(vm, password)?;
     vm.serial.send("exit")
 }
 

@@ -37,3 +37,4 @@ mod reproducible;
 mod serve;
 mod trust;
 mod update;
+mod zoo;

@@ -1,5 +1,7 @@
 //! The installer's questions as tests answer them: the screens in their order, and the keys for each.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 use nqrust_tests::artifacts::Artifacts;
 use nqrust_tests::console::{CTRL_F, CTRL_N, CTRL_P, DOWN, SCREEN_LIMIT, screen};
@@ -101,4 +103,16 @@ pub(crate) fn open_help_access(vm: &mut Vm, artifacts: &Artifacts) -> Result<Str
     let shown = vm.serial.screen();
     let password = shown.lines().find_map(|line| line.trim().strip_prefix("Password"));
     Ok(password.context("a password on the screen")?.trim().to_owned())
+}
+
+/// Opens the shell that help access offers on the console, which asks for the password.
+pub(crate) fn root_shell(vm: &mut Vm, password: &str) -> Result<()> {
+    vm.serial.keys("\r")?;
+    vm.serial.wait_for("assword: ", SCREEN_LIMIT).context("opening a shell")?;
+    std::thread::sleep(Duration::from_secs(1));
+    vm.serial.send(password)?;
+    vm.serial.wait_for("# ", SCREEN_LIMIT).context("logging in to a shell")?;
+    let answer = vm.serial.run("id -u", SCREEN_LIMIT)?;
+    anyhow::ensure!(answer.text.trim() == "0", "the shell is not root's: {:?}", answer.text);
+    Ok(())
 }
