@@ -37,8 +37,11 @@ const DROPPED: [&str; 23] = [
     "movablecore",
 ];
 
-/// What such a kernel needs (`Documentation/admin-guide/kdump/kdump.rst`): one processor, devices in whatever state, little memory.
-const ADDED: [&str; 8] = [
+/// What such a kernel needs (`Documentation/admin-guide/kdump/kdump.rst`): one processor, devices in whatever state, little memory. Its
+/// initrd is unpacked into all of that, and not into half of it as a tmpfs would be
+/// (`Documentation/filesystems/ramfs-rootfs-initramfs.rst`).
+const ADDED: [&str; 9] = [
+    "rootfstype=ramfs",
     "nr_cpus=1",
     "reset_devices",
     "cgroup_disable=memory",
@@ -128,7 +131,7 @@ mod tests {
             amd64,
             format!(
                 "systemd.gpt_auto=0 rd.shell=0 rd.emergency=reboot console=tty0 console=ttyS0,115200 multipath=off \
-                 \"dyndbg=file a.c +p\" pci=nomsi rd.md=0 nr_cpus=1 reset_devices cgroup_disable=memory \
+                 \"dyndbg=file a.c +p\" pci=nomsi rd.md=0 rootfstype=ramfs nr_cpus=1 reset_devices cgroup_disable=memory \
                  transparent_hugepage=never udev.children_max=2 novmcoredd panic=10 systemd.crash_reboot=1 irqpoll numa=off \
                  acpi_no_memhotplug nqrust.crash=PARTUUID={A}"
             )
