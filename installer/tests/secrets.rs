@@ -10,6 +10,7 @@ use base::digest::Digest;
 use base::size::ByteSize;
 use machine::inventory::{Disk, Inventory, RemoteTarget};
 use model::config::disk::Transport;
+use model::network_disks::DiskProtocol;
 use model::release::{
     Containerd, ExpandedImage, FORMAT, MANIFEST, MediumKind, Payload, Purpose, Release, metadata_path,
 };
@@ -115,6 +116,7 @@ fn inventory() -> String {
         boot_medium: false,
         namespace: None,
         remote: Some(RemoteTarget {
+            protocol: DiskProtocol::Iscsi,
             target: "iqn.2026-01.com.example:array-1".into(),
             portals: vec!["192.0.2.9:3260".parse().unwrap()],
         }),

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use uuid::Uuid;
 
+use crate::disk_protocol::DiskProtocol;
 use base::failure::{Class, Failure};
 
 /// Kernel parameters that the boot loader or a person gives to our programs, and that are no configuration keys.
@@ -47,7 +48,7 @@ pub mod parameter {
     /// The file system that a dump is written to: only on the command line of a kernel that another one starts as it crashes.
     pub const CRASH: &str = "nqrust.crash";
 
-    /// What the node reaches over the network: `system`, `data`, or both with a comma between them.
+    /// What the node reaches over the network: `system`, and `data` by iSCSI or `data-nvme` by NVMe over TCP, with a comma between them.
     pub const NETWORK_DISKS: &str = "nqrust.network_disks";
 
     pub const ALL: [&str; 15] = [
@@ -193,13 +194,15 @@ impl fmt::Display for MultipathId {
 /// Which disks of a node are reached over the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NetworkDiskUse {
+    /// By iSCSI.
     pub system: bool,
-    pub data: bool,
+    pub data: Option<DiskProtocol>,
 }
 
 impl NetworkDiskUse {
     const SYSTEM: &'static str = "system";
     const DATA: &'static str = "data";
+    const DATA_NVME: &'static str = "data-nvme";
 
     /// The use that the command line `line` of a node names.
     ///
@@ -211,10 +214,13 @@ impl NetworkDiskUse {
         for word in text.split(',') {
             match word {
                 Self::SYSTEM => read.system = true,
-                Self::DATA => read.data = true,
+                Self::DATA => read.data = Some(DiskProtocol::Iscsi),
+                Self::DATA_NVME => read.data = Some(DiskProtocol::NvmeTcp),
                 _ => {
                     let name = parameter::NETWORK_DISKS;
-                    return Err(wrong(format!("{name} is {text:?}, not system, data, or both with a comma")));
+                    return Err(wrong(format!(
+                        "{name} is {text:?}, not system, data or data-nvme, or two with a comma"
+                    )));
                 }
             }
         }
@@ -223,15 +229,24 @@ impl NetworkDiskUse {
 
     #[must_use]
     pub fn any(self) -> bool {
-        self.system || self.data
+        self.system || self.data.is_some()
+    }
+
+    /// Whether any of the disks is reached by `protocol`.
+    #[must_use]
+    pub fn by(self, protocol: DiskProtocol) -> bool {
+        self.data == Some(protocol) || self.system && protocol == DiskProtocol::Iscsi
     }
 }
 
 impl fmt::Display for NetworkDiskUse {
     /// As the kernel argument has it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = [(self.system, Self::SYSTEM), (self.data, Self::DATA)];
-        let words: Vec<_> = words.into_iter().filter(|(used, _)| *used).map(|(_, word)| word).collect();
+        let data = self.data.map(|protocol| match protocol {
+            DiskProtocol::Iscsi => Self::DATA,
+            DiskProtocol::NvmeTcp => Self::DATA_NVME,
+        });
+        let words: Vec<_> = self.system.then_some(Self::SYSTEM).into_iter().chain(data).collect();
         f.write_str(&words.join(","))
     }
 }
@@ -326,12 +341,21 @@ mod tests {
 
     #[test]
     fn disks_over_the_network_are_named_by_their_use() {
-        for (system, data, text) in
-            [(true, false, "system"), (false, true, "data"), (true, true, "system,data")]
-        {
+        use DiskProtocol::{Iscsi, NvmeTcp};
+        for (system, data, text) in [
+            (true, None, "system"),
+            (false, Some(Iscsi), "data"),
+            (true, Some(Iscsi), "system,data"),
+            (false, Some(NvmeTcp), "data-nvme"),
+            (true, Some(NvmeTcp), "system,data-nvme"),
+        ] {
             let used = NetworkDiskUse { system, data };
             assert_eq!(used.to_string(), text);
             assert!(used.any());
+            assert_eq!(
+                (used.by(Iscsi), used.by(NvmeTcp)),
+                (system || data == Some(Iscsi), data == Some(NvmeTcp))
+            );
             assert_eq!(
                 NetworkDiskUse::of_line(&format!("ro nqrust.network_disks={text} quiet")).unwrap(),
                 used

@@ -6,6 +6,7 @@ pub mod boot;
 pub mod checks;
 pub mod cluster_file;
 pub mod config;
+pub mod disk_protocol;
 pub mod fleet;
 pub mod hardware;
 pub mod kubernetes;

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use serde::{Deserialize, Serialize};
 
 use crate::config::Chap;
+pub use crate::disk_protocol::DiskProtocol;
 use crate::machine::Mac;
 
 /// The file in the initrd, from its root. It may have passwords.
@@ -14,9 +15,12 @@ pub const ACCESS_FILE: &str = "etc/nqrust/network-disks.json";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkDiskAccess {
-    /// The name of this machine towards targets.
+    /// The name of this machine towards iSCSI targets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initiator: Option<String>,
+    /// The name of this machine towards NVMe subsystems.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     pub cards: Vec<CardSetup>,
     pub targets: Vec<TargetPortal>,
 }
@@ -44,10 +48,12 @@ pub enum CardAddress {
     Static { ip: Ipv4Addr, prefix: u8 },
 }
 
-/// One way to a target.
+/// One way to an iSCSI target or an NVMe subsystem.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TargetPortal {
+    pub protocol: DiskProtocol,
+    /// The name of the target or of the subsystem.
     pub target: String,
     pub portal: SocketAddrV4,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,22 +66,37 @@ impl NetworkDiskAccess {
         self.targets.is_empty()
     }
 
+    /// Whether any of the disks is reached by `protocol`.
+    #[must_use]
+    pub fn uses(&self, protocol: DiskProtocol) -> bool {
+        self.targets.iter().any(|way| way.protocol == protocol)
+    }
+
     /// This and what only `other` has. Of the same card, or the same way to a target, this one's setup counts.
     #[must_use]
     pub fn with(mut self, other: Self) -> Self {
         self.initiator = self.initiator.or(other.initiator);
+        self.host = self.host.or(other.host);
         for card in other.cards {
             if self.cards.iter().all(|known| known.mac != card.mac) {
                 self.cards.push(card);
             }
         }
         for found in other.targets {
-            let same = |known: &TargetPortal| known.target == found.target && known.portal == found.portal;
+            let same = |known: &TargetPortal| known.leads_to(&found.target, found.portal, found.protocol);
             if !self.targets.iter().any(same) {
                 self.targets.push(found);
             }
         }
         self
+    }
+}
+
+impl TargetPortal {
+    /// Whether it is the way to `target` at `portal` by `protocol`.
+    #[must_use]
+    pub fn leads_to(&self, target: &str, portal: SocketAddrV4, protocol: DiskProtocol) -> bool {
+        self.target == target && self.portal == portal && self.protocol == protocol
     }
 }
 
@@ -89,6 +110,7 @@ mod tests {
             .map(|password| Chap { user: "node-1".parse().unwrap(), password: Secret::new(password) });
         NetworkDiskAccess {
             initiator: None,
+            host: None,
             cards: vec![CardSetup {
                 mac: mac.parse().unwrap(),
                 address: CardAddress::Static { ip: Ipv4Addr::new(192, 0, 2, 7), prefix: 24 },
@@ -97,6 +119,7 @@ mod tests {
                 mtu: None,
             }],
             targets: vec![TargetPortal {
+                protocol: DiskProtocol::Iscsi,
                 target: "iqn.2026-01.com.example:a".into(),
                 portal: "192.0.2.9:3260".parse().unwrap(),
                 chap,

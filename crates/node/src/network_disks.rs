@@ -1,5 +1,5 @@
 //! The disks of a node that are reached over the network, in its initrd: before anything looks for partitions, the network cards are set
-//! up and the targets logged in to, as the install has put down and as the firmware says (iBFT).
+//! up and the targets reached, as the install has put down and as the firmware says (iBFT).
 
 use std::path::Path;
 use std::time::Duration;
@@ -80,7 +80,7 @@ mod tests {
     const NODE: &str = "nqrust.slot=a nqrust.config=PARTUUID=0a0b0c0d-0000-4000-8000-000000000003 \
                         nqrust.persistent=PARTUUID=0a0b0c0d-0000-4000-8000-000000000007";
     const ACCESS: &str = r#"{"initiator":"iqn.2026-01.com.example:n","cards":[{"mac":"52:54:00:00:00:04","address":"dhcp"}],
-        "targets":[{"target":"iqn.2026-01.com.example:a","portal":"192.0.2.9:3260","chap":{"user":"n","password":"correct horse"}}]}"#;
+        "targets":[{"protocol":"iscsi","target":"iqn.2026-01.com.example:a","portal":"192.0.2.9:3260","chap":{"user":"n","password":"correct horse"}}]}"#;
 
     fn machine() -> MachineTree {
         let machine = MachineTree::new("");

@@ -29,6 +29,7 @@ use machine::update_state::{UpdateNotice, UpdateState};
 use machine::write_latency::{GOOD, WriteLatency};
 use model::boot::{BootParameters, Slot};
 use model::config::{Images, NodeRole};
+use model::network_disks::DiskProtocol;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Status {
@@ -51,7 +52,7 @@ pub struct Status {
     /// The paths to the disks of a running node, where these have several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<DiskPaths>,
-    /// The logins to the disks of a running node that are reached over the network.
+    /// The logins and connections to the disks of a running node that are reached over the network.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub network_disks: Vec<SessionStatus>,
     /// The settings of `os.host`, and what is found of each.
@@ -199,8 +200,15 @@ impl fmt::Display for Status {
         for (index, paths) in self.paths.iter().enumerate() {
             writeln!(f, "{:9} {paths}", if index == 0 { "paths" } else { "" })?;
         }
-        for (index, session) in self.network_disks.iter().enumerate() {
-            writeln!(f, "{:9} {session}", if index == 0 { "iscsi" } else { "" })?;
+        let mut shown = None;
+        for session in &self.network_disks {
+            let label = match session.protocol {
+                _ if shown == Some(session.protocol) => "",
+                DiskProtocol::Iscsi => "iscsi",
+                DiskProtocol::NvmeTcp => "nvme",
+            };
+            shown = Some(session.protocol);
+            writeln!(f, "{label:9} {session}")?;
         }
         if let Some(latency) = &self.write_latency {
             let slow = format!(", SLOW for etcd, which needs {} ms", GOOD.as_millis());

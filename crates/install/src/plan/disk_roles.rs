@@ -9,10 +9,12 @@ use super::mirror;
 use super::raid_set;
 use super::takedown;
 use super::target::{Target, target};
-use base::failure::Failure;
+use anyhow::anyhow;
+use base::failure::{Class, Failure};
 use machine::inventory::{Disk, Holder, Inventory};
 use model::boot::{MultipathId, NetworkDiskUse};
 use model::config::InstallConfig;
+use model::network_disks::DiskProtocol;
 
 /// The disks that an install is for, as the configuration chooses them.
 pub(super) struct ChosenDisks<'a> {
@@ -30,13 +32,18 @@ impl<'a> ChosenDisks<'a> {
         let system = choose::system(search, install.device.as_ref(), install.data_disk.as_ref())?;
         let data = disks::data_disk(install, install.own_role(), inventory, system)?;
         let mirror = mirror::disk(install, inventory, system, data)?;
+        [Some(system), mirror].into_iter().flatten().try_for_each(require_firmware_reaches)?;
         Ok(Self { system, mirror, data })
     }
 
-    /// Those that the initrd has to log in for.
+    /// Those that the initrd has to reach.
     fn network_disks(&self) -> NetworkDiskUse {
-        let remote = |disk: Option<&Disk>| disk.is_some_and(|disk| disk.remote.is_some());
-        NetworkDiskUse { system: remote(Some(self.system)) || remote(self.mirror), data: remote(self.data) }
+        let protocol = |disk: &Disk| disk.remote.as_ref().map(|remote| remote.protocol);
+        let system = [Some(self.system), self.mirror].into_iter().flatten();
+        NetworkDiskUse {
+            system: system.filter_map(protocol).next().is_some(),
+            data: self.data.and_then(protocol),
+        }
     }
 
     fn all(&self) -> Vec<&'a Disk> {
@@ -47,6 +54,20 @@ impl<'a> ChosenDisks<'a> {
     fn written(&self, data_stays: bool) -> Vec<&'a Disk> {
         let data = self.data.filter(|_| !data_stays);
         [self.system].into_iter().chain(self.mirror).chain(data).collect()
+    }
+}
+
+/// The boot loader reads its files through the firmware, and the table by which firmware would name such a disk to the system (NBFT) is
+/// not read.
+fn require_firmware_reaches(disk: &Disk) -> Result<(), Failure> {
+    match &disk.remote {
+        Some(remote) if remote.protocol == DiskProtocol::NvmeTcp => Err(Failure::new(
+            Class::Hardware,
+            format!("{} cannot hold the system: it is {remote}", disk.path.display()),
+        )
+        .because(anyhow!("no node starts from a disk that is reached by NVMe over TCP"))
+        .hint("Choose a disk of the machine or an iSCSI disk for the system, and this one with install.data_disk.")),
+        _ => Ok(()),
     }
 }
 

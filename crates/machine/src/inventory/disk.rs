@@ -11,6 +11,7 @@ use super::holders::Holder;
 use super::signatures::{Signature, SignatureKind};
 use base::size::ByteSize;
 use model::config::disk::Transport;
+use model::network_disks::DiskProtocol;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -62,10 +63,11 @@ pub struct Disk {
     pub partitions: Vec<FoundPartition>,
 }
 
-/// The iSCSI target of a disk, and the addresses at which it is reached.
+/// The iSCSI target or the NVMe subsystem of a disk, and the addresses at which it is reached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RemoteTarget {
+    pub protocol: DiskProtocol,
     pub target: String,
     pub portals: Vec<SocketAddrV4>,
 }
@@ -73,7 +75,7 @@ pub struct RemoteTarget {
 impl fmt::Display for RemoteTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let portals: Vec<_> = self.portals.iter().map(ToString::to_string).collect();
-        write!(f, "iSCSI target {} at {}", self.target, portals.join(", "))
+        write!(f, "{} {} at {}", self.protocol.group(), self.target, portals.join(", "))
     }
 }
 

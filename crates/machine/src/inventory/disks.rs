@@ -1,6 +1,7 @@
 //! Disks from `/sys/block`.
 
 use model::config::disk::Transport;
+use model::network_disks::DiskProtocol;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -13,6 +14,7 @@ use super::disk::{Disk, FoundPartition, RemoteTarget};
 use super::holders::{self, Holder, HolderKind};
 use super::iscsi::session;
 use super::multipath::{self, MultipathMap};
+use super::nvme;
 use super::signatures::{ProbedContent, ProbedVolume, SignatureKind, Window};
 use super::sysfs::{Roots, attribute, names, node, number};
 use super::table;
@@ -122,6 +124,8 @@ impl DiskScan<'_> {
         let serial = text(&["serial", "device/serial", "device/vpd_pg80"]).map(printable);
         let boot_medium = self.usage.is_boot_medium(name)
             || partitions.iter().any(|part| self.usage.is_boot_medium(&part.name));
+        let remote = remote(&self.roots.sys, path);
+        let over_tcp = remote.as_ref().is_some_and(|remote| remote.protocol == DiskProtocol::NvmeTcp);
         Disk {
             name: name.to_owned(),
             path: node(name),
@@ -132,7 +136,7 @@ impl DiskScan<'_> {
             removable: flag("removable"),
             read_only: flag("ro"),
             optical: name.starts_with("sr"),
-            transport: transport(path, name),
+            transport: if over_tcp { Transport::NvmeTcp } else { transport(path, name) },
             model: text(&["device/model"]).or_else(|| record.model()),
             serial: serial
                 .filter(|serial| !serial.is_empty())
@@ -142,7 +146,7 @@ impl DiskScan<'_> {
             namespace: number(&path.join("nsid")).and_then(|number| u32::try_from(number).ok()),
             links: self.links(name),
             boot_medium,
-            remote: remote(&self.roots.sys, path),
+            remote,
             paths: Vec::new(),
             holders: Vec::new(),
             signatures: Vec::new(),
@@ -245,16 +249,20 @@ fn sector(path: &Path, file: &str) -> u32 {
     number(&path.join("queue").join(file)).and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(512)
 }
 
-/// The target of a disk whose place in the device tree is below a login.
+/// The target of a disk whose place in the device tree is below a login or an NVMe subsystem.
 fn remote(sys: &Path, path: &Path) -> Option<RemoteTarget> {
     let place = std::fs::canonicalize(path).ok()?;
+    if let Some(remote) = nvme::remote(&place) {
+        return Some(remote);
+    }
     let names = place.components().filter_map(|part| part.as_os_str().to_str());
     let name = names.into_iter().find(|name| {
         let number = name.strip_prefix("session");
         number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
     })?;
     let session = session(sys, name)?;
-    Some(RemoteTarget { target: session.target, portals: session.portal.into_iter().collect() })
+    let protocol = DiskProtocol::Iscsi;
+    Some(RemoteTarget { protocol, target: session.target, portals: session.portal.into_iter().collect() })
 }
 
 /// The target of a disk with several paths, whose addresses are those of all of them.

@@ -47,6 +47,7 @@ pub(crate) mod tests {
     use crate::inventory::{Inventory, RemoteTarget, Roots};
     use base::size::ByteSize;
     use model::config::disk::Transport;
+    use model::network_disks::DiskProtocol;
     use testing::machine::MachineTree;
 
     /// Makes the kernel show a login.
@@ -68,7 +69,7 @@ pub(crate) mod tests {
 
     fn remote(target: &str, portals: &[&str]) -> Option<RemoteTarget> {
         let portals = portals.iter().map(|portal| portal.parse().unwrap()).collect();
-        Some(RemoteTarget { target: target.into(), portals })
+        Some(RemoteTarget { protocol: DiskProtocol::Iscsi, target: target.into(), portals })
     }
 
     const TARGET: &str = "iqn.2026-01.com.example:a";

@@ -66,7 +66,7 @@ fn map_name(disk: &Disk) -> Option<PathBuf> {
         Transport::Scsi | Transport::Sas | Transport::Iscsi | Transport::Other => true,
         // virtio has SCSI disks too; its own are vda and so on.
         Transport::Virtio => disk.name.starts_with("sd"),
-        Transport::Nvme | Transport::Usb | Transport::Ata | Transport::Mmc => false,
+        Transport::Nvme | Transport::NvmeTcp | Transport::Usb | Transport::Ata | Transport::Mmc => false,
     };
     let wwn = disk.own_wwn().filter(|_| scsi && disk.paths.is_empty())?;
     let format = match disk.wwn.as_deref()?.to_ascii_lowercase() {

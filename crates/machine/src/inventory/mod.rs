@@ -15,6 +15,7 @@ pub(crate) mod iscsi;
 mod joined;
 mod multipath;
 pub mod nics;
+pub(crate) mod nvme;
 pub mod pci;
 pub mod signatures;
 pub(crate) mod sysfs;

@@ -104,18 +104,20 @@ fn unmanaged(access: &NetworkDiskAccess) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::network_disks::TargetPortal;
+    use model::network_disks::{DiskProtocol, TargetPortal};
 
     fn access(address: CardAddress, vlan: Option<u16>) -> NetworkDiskAccess {
         let gateway = (address != CardAddress::Dhcp).then(|| "192.0.2.1".parse().unwrap());
         let mac = "52:54:00:00:00:04".parse().unwrap();
         let target = |portal: &str| TargetPortal {
+            protocol: DiskProtocol::Iscsi,
             target: "iqn.2026-01.com.example:a".into(),
             portal: portal.parse().unwrap(),
             chap: None,
         };
         NetworkDiskAccess {
             initiator: None,
+            host: None,
             cards: vec![CardSetup { mac, address, gateway, vlan, mtu: Some(9000) }],
             targets: vec![target("192.0.2.9:3260"), target("198.51.100.9:3260"), target("198.51.100.9:3261")],
         }

@@ -1,4 +1,5 @@
-//! Reaching the disks of a machine over the network: its cards, then a login to each way to each target, tried again until it works.
+//! Reaching the disks of a machine over the network: its cards, then a login or a connection on each way to each target, tried again
+//! until it works.
 
 use std::path::Path;
 use std::thread;
@@ -7,15 +8,15 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::cards;
+use super::fabrics::Host;
 use super::login::Initiator;
-use super::sessions::remember;
-use crate::inventory::iscsi::sessions;
+use super::sessions::{SessionState, Sessions, remember};
 use crate::inventory::nics;
 use crate::node_files::write;
 use base::command::{Invocation, Runner};
 use base::files::Root;
 use base::progress::Progress;
-use model::network_disks::{NetworkDiskAccess, TargetPortal};
+use model::network_disks::{DiskProtocol, NetworkDiskAccess, TargetPortal};
 
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_secs(3);
@@ -66,7 +67,7 @@ impl Pace for SystemPace {
     }
 }
 
-/// Sets up the cards, and logs in to the targets. Returns the ways that do not work, each with the reason.
+/// Sets up the cards, and logs in or connects to the targets. Returns the ways that do not work, each with the reason.
 ///
 /// # Errors
 /// A file cannot be written.
@@ -83,17 +84,28 @@ pub fn connect(
     }
     remember(root, access)?;
     set_up_cards(access, root, policy, runner, progress)?;
-    // udev loads it only for devices.
-    let _ = runner.run(&Invocation::new("modprobe").arg("iscsi_tcp").limit(LIMIT));
-    let name = access.initiator.as_deref();
-    let initiator = Initiator { root, name, restarts: policy.in_system, hold: policy.hold, runner };
-    initiator.prepare()?;
-    let step = progress.step("network-disks", "Logging in to iSCSI targets", None);
+    let (hold, restarts) = (policy.hold, policy.in_system);
+    let initiator = Initiator { root, name: access.initiator.as_deref(), restarts, hold, runner };
+    let host = Host { root, name: access.host.as_deref(), hold };
+    // udev loads the modules only for devices. What is missing the attempts below say.
+    let load = |name: &str| runner.run(&Invocation::new("modprobe").arg(name).limit(LIMIT)).map(drop).ok();
+    if access.uses(DiskProtocol::Iscsi) {
+        load("iscsi_tcp");
+        initiator.prepare()?;
+    }
+    if access.uses(DiskProtocol::NvmeTcp) {
+        load("nvme-tcp");
+    }
+    let reach = |way: &TargetPortal| match way.protocol {
+        DiskProtocol::Iscsi => initiator.log_in(way),
+        DiskProtocol::NvmeTcp => host.connect(way),
+    };
+    let step = progress.step("network-disks", "Reaching disks over the network", None);
     let mut told: Option<Duration> = None;
     let failed = loop {
         let failed: Vec<_> = missing(root, access)
             .into_iter()
-            .filter_map(|way| initiator.log_in(way).err().map(|error| (way, words(way, &error))))
+            .filter_map(|way| reach(way).err().map(|error| (way, words(way, &error))))
             .collect();
         let unreached = failed.iter().any(|(way, _)| !has_another(root, access, way));
         let waits = !failed.is_empty() && (pace.elapsed() < PATIENCE || policy.forever && unreached);
@@ -118,23 +130,30 @@ pub fn connect(
     Ok(failed)
 }
 
-/// The ways without a login. One whose connection is lost is iscsid's to bring back.
+/// The ways without a login or a connection. One that is lost is for iscsid or the kernel to bring back.
 fn missing<'a>(root: &Path, access: &'a NetworkDiskAccess) -> Vec<&'a TargetPortal> {
-    let there = sessions(&root.join("sys"));
-    let has = |way: &&TargetPortal| {
-        there.iter().any(|session| session.target == way.target && session.portal == Some(way.portal))
-    };
-    access.targets.iter().filter(|way| !has(way)).collect()
+    let there = Sessions::read(&root.join("sys"));
+    let absent =
+        |way: &&TargetPortal| there.state(way.protocol, &way.target, way.portal) == SessionState::Absent;
+    access.targets.iter().filter(absent).collect()
 }
 
-/// Whether there is a login to the same target on another way.
+/// Whether the same target is reached on another way.
 fn has_another(root: &Path, access: &NetworkDiskAccess, way: &TargetPortal) -> bool {
     let missing = missing(root, access);
-    access.targets.iter().any(|other| other.target == way.target && !missing.contains(&other))
+    let same = |other: &&TargetPortal| other.target == way.target && other.protocol == way.protocol;
+    access.targets.iter().filter(same).any(|other| !missing.contains(&other))
 }
 
 fn words(way: &TargetPortal, error: &anyhow::Error) -> String {
-    format!("no login to the iSCSI target {} at {}: {error:#}", way.target, way.portal)
+    match way.protocol {
+        DiskProtocol::Iscsi => {
+            format!("no login to the iSCSI target {} at {}: {error:#}", way.target, way.portal)
+        }
+        DiskProtocol::NvmeTcp => {
+            format!("no connection to the NVMe subsystem {} at {}: {error:#}", way.target, way.portal)
+        }
+    }
 }
 
 fn set_up_cards(
@@ -199,6 +218,7 @@ mod tests {
 
     fn access(portals: &[&str]) -> NetworkDiskAccess {
         let way = |portal: &&str| TargetPortal {
+            protocol: DiskProtocol::Iscsi,
             target: TARGET.into(),
             portal: portal.parse().unwrap(),
             chap: None,
@@ -206,6 +226,7 @@ mod tests {
         let mac = "52:54:00:12:34:56".parse().unwrap();
         NetworkDiskAccess {
             initiator: Some("iqn.2026-01.com.example:node-1".into()),
+            host: None,
             cards: vec![CardSetup { mac, address: CardAddress::Dhcp, gateway: None, vlan: None, mtu: None }],
             targets: portals.iter().map(way).collect(),
         }
@@ -310,6 +331,54 @@ mod tests {
         assert!(
             told.iter().any(|text| text.ends_with("it refuses the name and password of this machine")),
             "{told:?}"
+        );
+    }
+
+    #[test]
+    fn an_nvme_subsystem_is_the_kernels_to_connect_to_and_needs_no_iscsid() {
+        let (machine, runner) = (machine(), ScriptedRunner::silent());
+        let ways = NetworkDiskAccess {
+            initiator: None,
+            host: Some("nqn.2026-01.com.example:node-1".into()),
+            targets: access(&["192.0.2.9:4420"])
+                .targets
+                .into_iter()
+                .map(|way| TargetPortal { protocol: DiskProtocol::NvmeTcp, ..way })
+                .collect(),
+            ..access(&[])
+        };
+        let reached = || {
+            let policy = ConnectPolicy { forever: false, hold: PATIENCE, in_system: false };
+            let (mut pace, root) = (TestPace::default(), machine.path());
+            let failed = connect(&ways, root, policy, &runner, &mut pace, &Progress::silent()).unwrap();
+            (failed, pace.0)
+        };
+        let (failed, time) = reached();
+        assert_eq!(
+            (failed, time),
+            (
+                vec![format!(
+                    "no connection to the NVMe subsystem {TARGET} at 192.0.2.9:4420: the kernel of this system has no NVMe over TCP \
+                     (module nvme-tcp)"
+                )],
+                PATIENCE
+            )
+        );
+        machine.file("dev/nvme-fabrics", "");
+        assert_eq!(reached(), (Vec::new(), Duration::ZERO));
+        let asked = || std::fs::read_to_string(machine.path().join("dev/nvme-fabrics")).unwrap();
+        assert!(asked().contains(&format!("traddr=192.0.2.9,trsvcid=4420,nqn={TARGET}")), "{}", asked());
+        // One that is there already is left to the kernel, also while it is lost.
+        machine.file("dev/nvme-fabrics", "");
+        crate::inventory::nvme::tests::connect(machine.path(), 1, TARGET, "192.0.2.9:4420", "connecting");
+        assert_eq!(reached(), (Vec::new(), Duration::ZERO));
+        assert_eq!(asked(), "");
+        assert!(!machine.path().join("etc/iscsi").exists());
+        assert!(runner.commands().contains(&"modprobe nvme-tcp".to_owned()));
+        assert!(
+            !runner.commands().iter().any(|command| command.contains("iscsi")),
+            "{:?}",
+            runner.commands()
         );
     }
 

@@ -8,7 +8,7 @@ use crate::inventory::directory_names;
 use crate::inventory::sysfs::attribute;
 use model::config::rules::prefix_length;
 use model::config::{Chap, Secret};
-use model::network_disks::{CardAddress, CardSetup, NetworkDiskAccess, TargetPortal};
+use model::network_disks::{CardAddress, CardSetup, DiskProtocol, NetworkDiskAccess, TargetPortal};
 
 /// The first bit of `flags`: the firmware has filled in the structure.
 const VALID: u32 = 1;
@@ -30,6 +30,7 @@ pub fn read(sys: &Path) -> NetworkDiskAccess {
     };
     NetworkDiskAccess {
         initiator: attribute(&table.join("initiator/initiator-name")),
+        host: None,
         cards: parts("ethernet").filter_map(|part| card(&part)).collect(),
         targets: parts("target").filter_map(|part| target(&part)).collect(),
     }
@@ -57,7 +58,7 @@ fn target(part: &Path) -> Option<TargetPortal> {
         Some(Chap { user, password: Secret::new(attribute(&part.join("chap-secret"))?) })
     };
     let chap = if flag(part, "chap-type") == Some(NO_CHAP) { None } else { named() };
-    Some(TargetPortal { target, portal, chap })
+    Some(TargetPortal { protocol: DiskProtocol::Iscsi, target, portal, chap })
 }
 
 fn flag(part: &Path, name: &str) -> Option<u32> {

@@ -111,6 +111,7 @@ fn short(error: anyhow::Error) -> anyhow::Error {
 mod tests {
     use super::*;
     use model::config::{Chap, Secret};
+    use model::network_disks::DiskProtocol;
     use std::os::unix::fs::PermissionsExt;
     use testing::runner::ScriptedRunner;
 
@@ -118,6 +119,7 @@ mod tests {
         let chap = password
             .map(|password| Chap { user: "node-1".parse().unwrap(), password: Secret::new(password) });
         TargetPortal {
+            protocol: DiskProtocol::Iscsi,
             target: "iqn.2026-01.com.example:a".into(),
             portal: "192.0.2.9:3260".parse().unwrap(),
             chap,

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | [`firmware`] | the iBFT, by which firmware and iPXE name targets and the network card to them |
 //! | [`cards`] | the files for the network cards, which networkd sets up and NetworkManager leaves alone |
-//! | [`login`] | one login to a target with open-iscsi |
+//! | [`login`] | one login to an iSCSI target with open-iscsi |
+//! | [`fabrics`] | one connection to an NVMe subsystem over TCP, which the kernel makes |
 //! | [`connect`] | cards and logins, tried again until the disks are there |
 //! | [`sessions`] | what the kernel says of the logins |
 
 pub mod cards;
 pub mod connect;
+mod fabrics;
 pub mod firmware;
 mod login;
 pub mod sessions;
@@ -21,7 +23,7 @@ use base::failure::{Class, Failure};
 use model::config::rules::prefix_length;
 use model::config::{InstallConfig, Interface, Method, NetworkDisks, StorageCard};
 use model::machine::Mac;
-use model::network_disks::{CardAddress, CardSetup, NetworkDiskAccess, TargetPortal};
+use model::network_disks::{CardAddress, CardSetup, DiskProtocol, NetworkDiskAccess, TargetPortal};
 
 /// How the disks of the document and of the firmware are reached by the machine with these cards; empty if there are none.
 ///
@@ -33,9 +35,10 @@ pub fn access(
     firmware: NetworkDiskAccess,
     nics: &[Nic],
 ) -> Result<NetworkDiskAccess, Failure> {
+    use DiskProtocol::{Iscsi, NvmeTcp};
     let all = document_access(config, nics)?.with(firmware);
     let lacks = |what: &str, hint: &str| {
-        Failure::new(Class::Invalid, format!("install.network_disks names iSCSI targets and no {what}"))
+        Failure::new(Class::Invalid, format!("install.network_disks names targets and no {what}"))
             .because(anyhow!("the firmware of this machine has none either (iBFT)"))
             .hint(hint)
     };
@@ -45,8 +48,14 @@ pub fn access(
     if all.cards.is_empty() {
         return Err(lacks("network card", "Name the card in install.network_disks.cards."));
     }
-    if all.initiator.is_none() {
-        let hint = "Give the name that the targets know this machine by in install.network_disks.initiator.";
+    if all.uses(Iscsi) && all.initiator.is_none() {
+        let hint =
+            "Give the name that the iSCSI targets know this machine by in install.network_disks.initiator.";
+        return Err(lacks("name of this machine", hint));
+    }
+    if all.uses(NvmeTcp) && all.host.is_none() {
+        let hint =
+            "Give the name that the NVMe subsystems know this machine by in install.network_disks.host.";
         return Err(lacks("name of this machine", hint));
     }
     Ok(all)
@@ -63,15 +72,28 @@ pub fn document_access(config: &InstallConfig, nics: &[Nic]) -> Result<NetworkDi
 
 fn of_document(disks: &NetworkDisks, nics: &[Nic]) -> Result<NetworkDiskAccess, Failure> {
     let cards = disks.cards.iter().map(|card| setup(card, nics)).collect::<Result<_, _>>()?;
-    let targets = disks.iscsi.iter().flat_map(|target| {
-        target.portals.iter().map(|portal| TargetPortal {
+    let iscsi = disks.iscsi.iter().flat_map(|target| {
+        target.addresses().map(|portal| TargetPortal {
+            protocol: DiskProtocol::Iscsi,
             target: target.target.to_string(),
-            portal: portal.address(),
+            portal,
             chap: target.chap.clone(),
         })
     });
-    let initiator = disks.initiator.as_ref().map(ToString::to_string);
-    Ok(NetworkDiskAccess { initiator, cards, targets: targets.collect() })
+    let nvme = disks.nvme.iter().flat_map(|target| {
+        target.addresses().map(|portal| TargetPortal {
+            protocol: DiskProtocol::NvmeTcp,
+            target: target.subsystem.to_string(),
+            portal,
+            chap: None,
+        })
+    });
+    Ok(NetworkDiskAccess {
+        initiator: disks.initiator.as_ref().map(ToString::to_string),
+        host: disks.host.as_ref().map(ToString::to_string),
+        cards,
+        targets: iscsi.chain(nvme).collect(),
+    })
 }
 
 /// The card by its hardware address: the initrd may know it by another name.
@@ -138,7 +160,9 @@ mod tests {
     const DOCUMENT: &str = "install:\n  management_interface: {interfaces: [{name: ens3}]}\n  network_disks:\n    \
         initiator: iqn.2026-01.com.example:node-1\n    \
         cards: [{interface: {name: ens4}, method: static, ip: 192.0.2.7, subnet_mask: 255.255.255.0, vlan_id: 7, mtu: 9000}]\n    \
-        iscsi: [{target: 'iqn.2026-01.com.example:a', portals: [192.0.2.9, '192.0.2.10:3261'], chap: {user: u, password: correct horse}}]\n";
+        iscsi: [{target: 'iqn.2026-01.com.example:a', portals: [192.0.2.9, '192.0.2.10:3261'], chap: {user: u, password: correct horse}}]\n    \
+        host: nqn.2026-01.com.example:node-1\n    \
+        nvme: [{subsystem: 'nqn.2026-01.com.example:a', portals: [192.0.2.9]}]\n";
 
     fn nics() -> Vec<Nic> {
         let nic = |name: &str, last: &str| Nic {
@@ -156,8 +180,10 @@ mod tests {
         let mac = mac.parse().unwrap();
         NetworkDiskAccess {
             initiator: Some("iqn.2026-01.com.example:firmware".into()),
+            host: None,
             cards: vec![CardSetup { mac, address: CardAddress::Dhcp, gateway: None, vlan: None, mtu: None }],
             targets: vec![TargetPortal {
+                protocol: DiskProtocol::Iscsi,
                 target: "iqn.2026-01.com.example:b".into(),
                 portal: "192.0.2.9:3260".parse().unwrap(),
                 chap: None,
@@ -169,8 +195,18 @@ mod tests {
     fn each_address_of_a_target_is_a_way_to_it_and_the_card_is_known_by_its_hardware_address() {
         let config = parse(DOCUMENT, "f").unwrap();
         let access = access(&config, firmware("52:54:00:00:00:05"), &nics()).unwrap();
-        let ways: Vec<_> = access.targets.iter().map(|way| way.portal.to_string()).collect();
-        assert_eq!(ways, ["192.0.2.9:3260", "192.0.2.10:3261", "192.0.2.9:3260"]);
+        let ways: Vec<_> =
+            access.targets.iter().map(|way| format!("{} {}", way.protocol, way.portal)).collect();
+        assert_eq!(
+            ways,
+            [
+                "iSCSI 192.0.2.9:3260",
+                "iSCSI 192.0.2.10:3261",
+                "NVMe over TCP 192.0.2.9:4420",
+                "iSCSI 192.0.2.9:3260"
+            ]
+        );
+        assert_eq!(access.host.as_deref(), Some("nqn.2026-01.com.example:node-1"));
         assert_eq!(access.initiator.as_deref(), Some("iqn.2026-01.com.example:node-1"));
         let [document, firmware] = &access.cards[..] else { panic!("{:?}", access.cards) };
         assert_eq!(
@@ -200,6 +236,10 @@ mod tests {
             let text = render(&error.into());
             assert!(text.contains(part), "{text}");
         }
+        let mut config = parse(DOCUMENT, "f").unwrap();
+        config.install.network_disks.as_mut().unwrap().host = None;
+        let error = access(&config, NetworkDiskAccess::default(), &nics()).unwrap_err();
+        assert!(render(&error.into()).contains("in install.network_disks.host"));
         // The firmware has both.
         let config = parse(&format!("install: {{network_disks: {{{target}}}}}"), "f").unwrap();
         assert_eq!(access(&config, firmware("52:54:00:00:00:05"), &nics()).unwrap().targets.len(), 2);

@@ -15,6 +15,8 @@ use super::text::{DevicePath, Line};
 #[allow(missing_docs)]
 pub enum Transport {
     Nvme,
+    #[serde(rename = "nvme-tcp")]
+    NvmeTcp,
     Virtio,
     Usb,
     Ata,

@@ -53,7 +53,7 @@ pub use host::{CpuGovernor, CpuSettings, HostSettings, HugePageSize, HugePages, 
 pub use install::{Images, Install, Keep, Mode, NodeRole, Profile, Role, Wipe, WipeFailure};
 pub use install_config::InstallConfig;
 pub use network::{BondMode, BondOptions, Cidr, Interface, ManagementInterface, Method, Network};
-pub use network_disks::{Chap, IscsiTarget, NetworkDisks, StorageCard};
+pub use network_disks::{Chap, IscsiTarget, NetworkDisks, NvmeSubsystem, StorageCard};
 pub use os::{ExternalStorage, MultiPath, Os, Sshd, User, WriteFile};
 pub use read::{UsableDocument, ValidConfig, check, check_in_use, load, load_applicable, load_usable, parse};
 pub use reinstall::{OnceWord, Reinstall};

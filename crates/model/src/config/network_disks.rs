@@ -1,20 +1,21 @@
 //! Disks that the machine reaches over the network.
 
-use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::network::{Interface, Method};
-use super::text::{IscsiName, IscsiPortal, Line};
+use super::text::{IscsiName, Line, Nqn, Portal};
 use document::secret::Secret;
 
 /// The TCP port of iSCSI targets (RFC 7143, section 15).
-const PORT: u16 = 3260;
+const ISCSI_PORT: u16 = 3260;
+/// The TCP port of NVMe subsystems (NVMe/TCP Transport Specification 1.0, section 3.1).
+const NVME_PORT: u16 = 4420;
 
 /// Disks that the machine reaches over the network: the installing system, the initrd of the node and the node itself log in to the
-/// targets, beside those that the firmware names (iBFT).
+/// iSCSI targets, beside those that the firmware names (iBFT), and connect to the NVMe subsystems.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NetworkDisks {
@@ -22,13 +23,19 @@ pub struct NetworkDisks {
     /// firmware has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initiator: Option<IscsiName>,
-    /// The network cards for these disks, which no network of the node uses. Needed with `iscsi`, unless the firmware names one. A
-    /// card that is here and in the firmware is set up as here.
+    /// The network cards for these disks, which no network of the node uses. Needed unless the firmware names one. A card that is
+    /// here and in the firmware is set up as here.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cards: Vec<StorageCard>,
     /// The iSCSI targets to log in to. Each of their logical units is a disk.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub iscsi: Vec<IscsiTarget>,
+    /// The name of this machine towards NVMe subsystems, such as `nqn.2026-01.com.example:node-1`. Needed with `nvme`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<Nqn>,
+    /// The NVMe subsystems to connect to over TCP. Each of their namespaces is a disk, for data and not for the system.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nvme: Vec<NvmeSubsystem>,
 }
 
 /// A network card for disks that are reached over the network.
@@ -63,7 +70,7 @@ pub struct IscsiTarget {
     pub target: IscsiName,
     /// Its addresses, each an IPv4 address with or without a port; 3260 unless given. With several of them each is a path to the
     /// same disks.
-    pub portals: Vec<IscsiPortal>,
+    pub portals: Vec<Portal>,
     /// Name and password of this machine for the target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chap: Option<Chap>,
@@ -79,21 +86,38 @@ pub struct Chap {
     pub password: Secret,
 }
 
-impl IscsiPortal {
-    /// Address and port. The format has checked both.
-    #[must_use]
-    pub fn address(&self) -> SocketAddrV4 {
-        let text = self.as_str();
-        let bare = || Some(SocketAddrV4::new(text.parse().ok()?, PORT));
-        let found = text.parse().ok().or_else(bare);
-        found.unwrap_or(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, PORT))
+/// An NVMe subsystem that is reached over TCP.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NvmeSubsystem {
+    /// Its name, such as `nqn.2026-01.com.example:array-1`.
+    pub subsystem: Nqn,
+    /// Its addresses, each an IPv4 address with or without a port; 4420 unless given. With several of them each is a path to the
+    /// same disks.
+    pub portals: Vec<Portal>,
+}
+
+impl IscsiTarget {
+    /// Addresses and ports, as [`IscsiTarget::portals`] has them.
+    pub fn addresses(&self) -> impl Iterator<Item = SocketAddrV4> {
+        self.portals.iter().map(|portal| portal.address(ISCSI_PORT))
     }
 }
 
-impl fmt::Display for IscsiTarget {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let portals: Vec<_> = self.portals.iter().map(ToString::to_string).collect();
-        write!(f, "{} at {}", self.target, portals.join(", "))
+impl NvmeSubsystem {
+    /// Addresses and ports, as [`NvmeSubsystem::portals`] has them.
+    pub fn addresses(&self) -> impl Iterator<Item = SocketAddrV4> {
+        self.portals.iter().map(|portal| portal.address(NVME_PORT))
+    }
+}
+
+impl Portal {
+    /// Address and port, which is `usual` unless the text names one. The format has checked both.
+    fn address(&self, usual: u16) -> SocketAddrV4 {
+        let text = self.as_str();
+        let bare = || Some(SocketAddrV4::new(text.parse().ok()?, usual));
+        let found = text.parse().ok().or_else(bare);
+        found.unwrap_or(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, usual))
     }
 }
 
@@ -102,10 +126,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_portal_has_the_port_of_iscsi_unless_it_names_another() {
-        for (text, expected) in [("192.0.2.9", "192.0.2.9:3260"), ("192.0.2.9:3261", "192.0.2.9:3261")] {
-            let portal: IscsiPortal = text.parse().unwrap();
-            assert_eq!(portal.address().to_string(), expected);
-        }
+    fn a_portal_has_the_port_of_its_protocol_unless_it_names_another() {
+        let portals = || ["192.0.2.9", "192.0.2.9:3261"].map(|text| text.parse().unwrap()).to_vec();
+        let (target, subsystem) = ("iqn.2026-01.com.example:a", "nqn.2026-01.com.example:a");
+        let iscsi = IscsiTarget { target: target.parse().unwrap(), portals: portals(), chap: None };
+        let nvme = NvmeSubsystem { subsystem: subsystem.parse().unwrap(), portals: portals() };
+        let texts =
+            |addresses: Vec<SocketAddrV4>| addresses.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(texts(iscsi.addresses().collect()), ["192.0.2.9:3260", "192.0.2.9:3261"]);
+        assert_eq!(texts(nvme.addresses().collect()), ["192.0.2.9:4420", "192.0.2.9:3261"]);
     }
 }

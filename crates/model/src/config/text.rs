@@ -75,8 +75,12 @@ checked_text! {
     IscsiName, "iscsi-name", storage::iscsi_name
 }
 checked_text! {
-    /// Where an iSCSI target is reached: an IPv4 address, perhaps with a port.
-    IscsiPortal, "iscsi-portal", storage::iscsi_portal
+    /// The name of an NVMe subsystem, or of a machine that uses one (NQN).
+    Nqn, "nqn", storage::nqn
+}
+checked_text! {
+    /// Where a target is reached: an IPv4 address, perhaps with a port.
+    Portal, "portal", storage::portal
 }
 checked_text! {
     /// Where a medium is: `local`, a path, or the URL of a directory or of an ISO. A URL is displayed without its query.

@@ -5,7 +5,7 @@ use crate::planned_node::{AddressClaim, Proxy};
 use machine::inventory::{DiskPath, RemoteTarget};
 use model::config::Role;
 use model::config::disk::Transport;
-use model::network_disks::{CardAddress, CardSetup, NetworkDiskAccess, TargetPortal};
+use model::network_disks::{CardAddress, CardSetup, DiskProtocol, NetworkDiskAccess, TargetPortal};
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 53);
 const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 54);
@@ -229,17 +229,19 @@ fn a_disk_over_the_network_needs_a_release_that_logs_in_and_a_card_of_its_own() 
         let mut facts = Machine::fit().facts();
         let target = "iqn.2026-01.com.example:a".to_owned();
         let portal = "192.0.2.9:3260".parse().unwrap();
+        let protocol = DiskProtocol::Iscsi;
         if remote {
             facts.inventory.disks[0].remote =
-                Some(RemoteTarget { target: target.clone(), portals: vec![portal] });
+                Some(RemoteTarget { protocol, target: target.clone(), portals: vec![portal] });
         }
         if firmware {
             let mac = facts.inventory.nics[0].mac.parse().unwrap();
             let address = CardAddress::Dhcp;
             facts.firmware_disks = NetworkDiskAccess {
                 initiator: None,
+                host: None,
                 cards: vec![CardSetup { mac, address, gateway: None, vlan: None, mtu: None }],
-                targets: vec![TargetPortal { target, portal, chap: None }],
+                targets: vec![TargetPortal { protocol, target, portal, chap: None }],
             };
         }
         outcome("network-disks", &facts, node, &Answers::default())

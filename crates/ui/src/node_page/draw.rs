@@ -17,6 +17,7 @@ use cluster::stages::{self, Stage, StageState as UpdateStage};
 use machine::arrays;
 use machine::network_disks::sessions::SessionState;
 use machine::nics::MissingCards;
+use model::network_disks::DiskProtocol;
 
 /// A code is drawn only if this many columns remain beside it.
 const TEXT_COLUMNS_MIN: u16 = 48;
@@ -133,9 +134,16 @@ fn rows(facts: &NodePageFacts, table: &mut Rows, theme: Theme) {
         };
         table.value(if index == 0 { "Mirror" } else { "" }, &array.to_string(), style);
     }
-    for (index, session) in status.network_disks.iter().enumerate() {
+    let mut shown = None;
+    for session in &status.network_disks {
         let style = if session.state == SessionState::Up { theme.good() } else { theme.error() };
-        table.value(if index == 0 { "iSCSI" } else { "" }, &session.to_string(), style);
+        let label = match session.protocol {
+            _ if shown == Some(session.protocol) => "",
+            DiskProtocol::Iscsi => "iSCSI",
+            DiskProtocol::NvmeTcp => "NVMe",
+        };
+        shown = Some(session.protocol);
+        table.value(label, &session.to_string(), style);
     }
     for (index, paths) in status.paths.iter().enumerate() {
         let style = if paths.is_redundant() { theme.good() } else { theme.error() };

@@ -128,6 +128,7 @@ fn words(architecture: Architecture, volumes: &Volumes, config: &InstallConfig) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::network_disks::DiskProtocol;
 
     /// The words of a line as GRUB's shell reads them (GRUB manual, "Quoting"); fails if a quote is not closed on the line.
     fn grub_words(line: &str) -> Vec<String> {
@@ -226,7 +227,7 @@ mod tests {
 
     #[test]
     fn disks_over_the_network_are_named_to_the_initrd_which_gets_the_file_with_how_they_are_reached() {
-        let network_disks = NetworkDiskUse { system: true, data: true };
+        let network_disks = NetworkDiskUse { system: true, data: Some(DiskProtocol::Iscsi) };
         let volumes = Volumes { network_disks, ..volumes() };
         let text = node_cfg(Architecture::Amd64, &volumes, &InstallConfig::default());
         assert!(text.contains(" nqrust.network_disks=system,data"), "{text}");

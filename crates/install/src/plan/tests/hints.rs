@@ -8,6 +8,7 @@ use regex::Regex;
 use super::*;
 use machine::inventory::{DiskPath, Nic, RemoteTarget};
 use model::config::DiskSelector;
+use model::network_disks::DiskProtocol;
 
 /// The documents that the hint of a refusal asks for: each disk that fits, each clause, each path, each card.
 fn followed(config: &InstallConfig, text: &str) -> Vec<InstallConfig> {
@@ -364,6 +365,7 @@ fn a_disk_that_is_too_small_is_not_proposed() {
 fn the_node_is_told_which_of_its_disks_are_over_the_network_and_gets_how_they_are_reached() {
     let remote = |name: &str| Disk {
         remote: Some(RemoteTarget {
+            protocol: DiskProtocol::Iscsi,
             target: "iqn.2026-01.com.example:a".into(),
             portals: vec!["192.0.2.9:3260".parse().unwrap()],
         }),
@@ -403,10 +405,17 @@ fn the_node_is_told_which_of_its_disks_are_over_the_network_and_gets_how_they_ar
         (node.unwrap(), secret)
     };
     let local = |name: &str| disk(name, ByteSize::gib(64));
+    let over_nvme = |name: &str| {
+        let mut disk = remote(name);
+        disk.remote.as_mut().unwrap().protocol = DiskProtocol::NvmeTcp;
+        disk
+    };
     for (system, data, expected) in [
         (remote("sda"), local("sdb"), "nqrust.network_disks=system "),
         (local("sda"), remote("sdb"), "nqrust.network_disks=data "),
         (remote("sda"), remote("sdb"), "nqrust.network_disks=system,data "),
+        (local("sda"), over_nvme("sdb"), "nqrust.network_disks=data-nvme "),
+        (remote("sda"), over_nvme("sdb"), "nqrust.network_disks=system,data-nvme "),
     ] {
         let plan = made(system, data, document);
         let (node, secret) = files(&plan);
@@ -427,6 +436,34 @@ fn the_node_is_told_which_of_its_disks_are_over_the_network_and_gets_how_they_ar
     let plan = made(remote("sda"), local("sdb"), plain);
     let (node, secret) = files(&plan);
     assert!(node.contains("nqrust.network_disks=system") && secret.is_none());
+}
+
+#[test]
+fn no_system_is_put_on_a_disk_that_the_firmware_does_not_reach() {
+    let remote = RemoteTarget {
+        protocol: DiskProtocol::NvmeTcp,
+        target: "nqn.2026-01.com.example:a".into(),
+        portals: vec!["192.0.2.9:4420".parse().unwrap()],
+    };
+    let disks = vec![
+        Disk { remote: Some(remote), ..disk("nvme0n1", ByteSize::gib(64)) },
+        disk("sda", ByteSize::gib(64)),
+    ];
+    let inventory = Inventory { disks, ..Inventory::default() };
+    for document in [
+        "install: {profile: trial, device: /dev/nvme0n1}",
+        "install: {profile: trial, device: /dev/sda, mirror: /dev/nvme0n1}",
+    ] {
+        let config = model::config::parse(document, "f").unwrap();
+        let error = plan(&config, &inventory, &release().into(), GUID).unwrap_err();
+        let text = base::failure::render(&error);
+        for part in [
+            "/dev/nvme0n1 cannot hold the system: it is NVMe subsystem nqn.2026-01.com.example:a at 192.0.2.9:4420",
+            "this one with install.data_disk",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
 }
 
 #[test]

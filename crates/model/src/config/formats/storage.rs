@@ -179,13 +179,7 @@ pub fn iscsi_name(text: &str) -> FormatResult {
         text.len() <= ISCSI_NAME_BYTES
             && text.chars().all(fits)
             && match (text.strip_prefix("iqn."), text.strip_prefix("eui."), text.strip_prefix("naa.")) {
-                (Some(rest), ..) => {
-                    let date = rest.as_bytes().get(..8);
-                    date.is_some_and(|date| {
-                        let digits = [0, 1, 2, 3, 5, 6].iter().all(|at| date[*at].is_ascii_digit());
-                        digits && date[4] == b'-' && date[7] == b'.' && rest.len() > 8
-                    })
-                }
+                (Some(rest), ..) => dated(rest).is_some_and(|domain| !domain.is_empty()),
                 (_, Some(rest), _) => rest.len() == 16 && hexadecimal(rest),
                 (_, _, Some(rest)) => matches!(rest.len(), 16 | 32) && hexadecimal(rest),
                 _ => false,
@@ -199,8 +193,32 @@ pub fn iscsi_name(text: &str) -> FormatResult {
     Err(FormatFault::new(message).suggest(is_name(&lower).then_some(lower)))
 }
 
+/// The most bytes of an NVMe qualified name (NVM Express Base Specification 2.0, section 4.5).
+const NQN_BYTES: usize = 223;
+
+/// An NVMe qualified name: `nqn.YYYY-MM.` and the reversed name of a domain, `:` and more. Letters are told apart by their case. The
+/// kernel takes the name in a list with commas.
+pub fn nqn(text: &str) -> FormatResult {
+    let fits = |c: char| c.is_ascii_graphic() && c != ',';
+    let is_name = || {
+        let (domain, own) = dated(text.strip_prefix("nqn.")?)?.split_once(':')?;
+        Some(!domain.is_empty() && !own.is_empty())
+    };
+    ensure(
+        text.len() <= NQN_BYTES && text.chars().all(fits) && is_name() == Some(true),
+        "is not an NVMe qualified name such as nqn.2026-01.com.example:array-1",
+    )
+}
+
+/// What follows the date of an iSCSI or NVMe name: `YYYY-MM.`.
+fn dated(rest: &str) -> Option<&str> {
+    let date = rest.as_bytes().get(..8)?;
+    let digits = [0, 1, 2, 3, 5, 6].iter().all(|at| date[*at].is_ascii_digit());
+    (digits && date[4] == b'-' && date[7] == b'.').then_some(&rest[8..])
+}
+
 /// An IPv4 address, perhaps with a port.
-pub fn iscsi_portal(text: &str) -> FormatResult {
+pub fn portal(text: &str) -> FormatResult {
     let (address, port) = match text.split_once(':') {
         Some((address, port)) => (address, Some(port)),
         None => (text, None),
@@ -348,14 +366,40 @@ mod tests {
     }
 
     #[test]
+    fn nvme_names_have_a_domain_and_a_name_of_it_and_no_comma() {
+        for text in [
+            "nqn.2026-01.com.example:array-1",
+            "nqn.2014-08.org.nvmexpress:uuid:6e717273-0000-4000-8000-000000000001",
+            "nqn.1992-08.com.Vendor:sn.4F2A_b+c",
+        ] {
+            assert_eq!(nqn(text), Ok(()), "{text}");
+        }
+        for text in [
+            "",
+            "nqn.",
+            "nqn.2026-01.com.example",
+            "nqn.2026-01.:a",
+            "nqn.2026-01.com.example:",
+            "nqn.26-01.com.example:a",
+            "nqn.2026-01.com.example:a,hostnqn=b",
+            "nqn.2026-01.com.example:a b",
+            "nqn.2026-01.com.example:\u{e4}",
+            "iqn.2026-01.com.example:a",
+        ] {
+            assert!(nqn(text).is_err(), "{text}");
+        }
+        assert!(nqn(&format!("nqn.2026-01.com.example:{}", "a".repeat(200))).is_err());
+    }
+
+    #[test]
     fn a_portal_is_an_address_with_or_without_a_port() {
         for text in ["192.0.2.9", "192.0.2.9:3260", "192.0.2.9:1"] {
-            assert_eq!(iscsi_portal(text), Ok(()), "{text}");
+            assert_eq!(portal(text), Ok(()), "{text}");
         }
         for text in
             ["", "storage.example", "192.0.2.9:", "192.0.2.9:0", "192.0.2.9:+1", "192.0.2.9:70000", "fe80::1"]
         {
-            assert!(iscsi_portal(text).is_err(), "{text}");
+            assert!(portal(text).is_err(), "{text}");
         }
     }
 

@@ -125,7 +125,7 @@ fn contradictions(path: &str, clauses: &DiskClauses) -> Vec<Finding> {
         return vec![Finding::new(path, "unclear-disk", message)];
     }
     let mut findings = Vec::new();
-    let flash = matches!(clauses.transport, Some(Transport::Nvme | Transport::Mmc));
+    let flash = matches!(clauses.transport, Some(Transport::Nvme | Transport::NvmeTcp | Transport::Mmc));
     if flash && clauses.rotational == Some(true) {
         let message = "no disk that is attached like this has spinning platters";
         findings.push(Finding::new(format!("{path}.rotational"), "unmatched-disk", message));

@@ -113,6 +113,7 @@ const RULES: &[Rule] = &[
     network_disks::cards_have_no_other_use,
     network_disks::addresses_are_complete,
     network_disks::targets_are_reached,
+    network_disks::nvme_has_a_host,
     network_disks::passwords_fit,
     proxies::environment_leaves_the_cluster_out,
     proxies::setting_leaves_the_cluster_out,

@@ -108,15 +108,21 @@ pub(super) fn targets_are_reached(config: &InstallConfig) -> Vec<Finding> {
     let Some(disks) = disks(config) else { return Vec::new() };
     let mut findings = Vec::new();
     let mut places = Vec::new();
-    for (index, target) in disks.iscsi.iter().enumerate() {
-        let path = format!("{GROUP}.iscsi[{index}].portals");
-        if target.portals.is_empty() {
+    let iscsi = disks.iscsi.iter().enumerate().map(|(index, target)| {
+        (format!("iscsi[{index}]"), target.target.as_str(), target.addresses().collect::<Vec<_>>())
+    });
+    let nvme = disks.nvme.iter().enumerate().map(|(index, target)| {
+        (format!("nvme[{index}]"), target.subsystem.as_str(), target.addresses().collect::<Vec<_>>())
+    });
+    for (place, name, addresses) in iscsi.chain(nvme) {
+        let path = format!("{GROUP}.{place}.portals");
+        if addresses.is_empty() {
             let message = "a target needs at least one address";
             findings.push(Finding::new(path, "missing-value", message));
             continue;
         }
-        for (place, portal) in target.portals.iter().enumerate() {
-            places.push((format!("{path}[{place}]"), (target.target.as_str(), portal.address())));
+        for (index, address) in addresses.into_iter().enumerate() {
+            places.push((format!("{path}[{index}]"), (name, address)));
         }
     }
     let keys: Vec<_> = places.iter().map(|(_, key)| key).collect();
@@ -125,6 +131,13 @@ pub(super) fn targets_are_reached(config: &InstallConfig) -> Vec<Finding> {
         Finding::new(places[later].0.clone(), "repeated-entry", message)
     }));
     findings
+}
+
+/// NVMe subsystems know a machine by its name, which no firmware has.
+pub(super) fn nvme_has_a_host(config: &InstallConfig) -> Vec<Finding> {
+    let lacks = disks(config).is_some_and(|disks| disks.host.is_none() && !disks.nvme.is_empty());
+    let message = "`nvme` needs `host`, the name by which the subsystems know this machine, such as nqn.2026-01.com.example:node-1";
+    lacks.then(|| Finding::new(format!("{GROUP}.host"), "missing-value", message)).into_iter().collect()
 }
 
 /// What a target gets as a password has to fit on a line of iscsid's configuration.
