@@ -13,6 +13,7 @@ use model::config::{
     Secret, VipMode,
 };
 use model::hardware::HardwareCoverage;
+use model::network_disks::DiskProtocol;
 
 const PROXY_VARIABLES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"];
 
@@ -56,8 +57,8 @@ pub struct PlannedNode {
     pub coverage: Option<Arc<HardwareCoverage>>,
     /// The modules that the configuration loads.
     pub modules: Vec<String>,
-    /// Whether a node can be on a disk that is reached by iSCSI by its release; none if the release is not known.
-    pub iscsi: Option<bool>,
+    /// The protocols by which the initrd of its release reaches disks over the network; none if the release is not known.
+    pub disk_protocols: Option<Vec<DiskProtocol>>,
 }
 
 /// The cluster of a node, as its document has it.
@@ -177,7 +178,7 @@ impl PlannedNode {
             crash_dumps: None,
             coverage: None,
             modules: os.modules.iter().map(ToString::to_string).collect(),
-            iscsi: None,
+            disk_protocols: None,
         }
     }
 

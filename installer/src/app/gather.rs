@@ -34,6 +34,7 @@ use model::config::sources::{
 use model::config::{Images, InstallConfig};
 use model::hardware::HardwareCoverage;
 use model::machine::Identity;
+use model::network_disks::DiskProtocol;
 use model::release::{Payload, Purpose, Release};
 use model::release_manifest::ReleaseManifest;
 use transfer::download::RetryPolicy;
@@ -174,10 +175,10 @@ impl Media {
         read_hardware(self.source.as_ref(), &self.release).ok().flatten().map(Arc::new)
     }
 
-    /// Whether a node can be on a disk that is reached by iSCSI by its release. That of an older builder cannot.
-    pub(crate) fn has_iscsi(&self) -> Result<bool> {
+    /// The protocols by which the initrd of the release reaches disks over the network; none for that of an older builder.
+    pub(crate) fn disk_protocols(&self) -> Result<Vec<DiskProtocol>> {
         let coverage = read_hardware(self.source.as_ref(), &self.release)?;
-        Ok(coverage.is_some_and(|coverage| coverage.iscsi))
+        Ok(coverage.map(|coverage| coverage.disk_protocols()).unwrap_or_default())
     }
 
     /// Checks that the release is authentic, before it is written to a disk.

@@ -104,7 +104,7 @@ pub(crate) fn carry_out(
         several_paths: maps.then(|| media.has_multipath()).transpose()?,
         coverage: media.judged_coverage(&roots),
         crash_dumps: config.os.host.has_crash_kernel().then(|| media.has_crash_dumps()).transpose()?,
-        iscsi: remote.then(|| media.has_iscsi()).transpose()?,
+        disk_protocols: remote.then(|| media.disk_protocols()).transpose()?,
         ..PlannedNode::of(config)
     };
     let preflight = fitness::step(node, &|| record.creator_status(), progress)?;

@@ -337,7 +337,7 @@ impl InstallMachine for QuestionedMachine<'_> {
             several_paths: self.media.has_multipath().ok(),
             coverage: self.media.judged_coverage(&Roots::default()),
             crash_dumps: self.media.has_crash_dumps().ok(),
-            iscsi: self.media.has_iscsi().ok(),
+            disk_protocols: self.media.disk_protocols().ok(),
             ..PlannedNode::of(config)
         };
         match self.settings.rehearsal {

@@ -7,8 +7,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use formats::initrd;
 use formats::kernel_modules::{is_module, name_of};
-use model::hardware::HardwareCoverage;
 use model::hardware::coverage::INITRD_DUMP_PROGRAM;
+use model::hardware::{CoveredModule, HardwareCoverage};
 use model::release::HARDWARE;
 
 use crate::product;
@@ -27,13 +27,17 @@ pub(super) fn complete(coverage: &Path, initrd: &Path, out: &Path) -> Result<()>
     let entries = initrd::entries(&mut archives).with_context(what)?;
     coverage.multipath = product::INITRD_MULTIPATH.iter().all(|path| entries.contains_key(*path));
     coverage.crash_dumps = entries.contains_key(INITRD_DUMP_PROGRAM);
-    coverage.iscsi = product::INITRD_ISCSI.iter().all(|path| entries.contains_key(*path));
+    let has = |paths: &[&str]| paths.iter().all(|path| entries.contains_key(*path));
+    let network_disks = has(&product::INITRD_NETWORK_DISKS);
+    coverage.iscsi = network_disks && has(&product::INITRD_ISCSI);
     for path in entries.keys().filter(|path| is_module(path)) {
         let name = name_of(Path::new(path));
         if let Ok(at) = coverage.modules.binary_search_by(|module| module.name.cmp(&name)) {
             coverage.modules[at].initrd = true;
         }
     }
+    let nvme_tcp = coverage.module(product::INITRD_NVME_TCP).is_some_and(CoveredModule::is_early);
+    coverage.nvme_tcp = network_disks && nvme_tcp;
     let file = out.join(HARDWARE);
     fs::write(&file, coverage.to_bytes()).with_context(|| format!("writing {}", file.display()))
 }
@@ -43,7 +47,6 @@ mod tests {
     use base::digest::Digest;
     use formats::initrd::{ArchivedFile, archive};
     use model::architecture::Architecture;
-    use model::hardware::CoveredModule;
     use model::hardware::coverage::FORMAT;
     use model::release::MANIFEST;
     use testing::servers::{KERNELS, KernelExtract, RecordedServer, SERVERS, write_inventories};
@@ -63,6 +66,7 @@ mod tests {
             multipath: false,
             crash_dumps: false,
             iscsi: false,
+            nvme_tcp: false,
             modules: modules.iter().map(module).collect(),
             firmware: Default::default(),
         };
@@ -152,11 +156,24 @@ mod tests {
     #[test]
     fn a_node_can_be_on_an_iscsi_disk_if_the_initrd_has_open_iscsi_networkd_and_our_unit() {
         let can = |files: &[&'static str]| made(&["bnx2x"], files).unwrap().iscsi;
-        assert!(can(&product::INITRD_ISCSI) && !can(&[]));
-        for (at, _) in product::INITRD_ISCSI.iter().enumerate() {
-            let mut files = product::INITRD_ISCSI.to_vec();
+        let all = [product::INITRD_NETWORK_DISKS, product::INITRD_ISCSI].concat();
+        assert!(can(&all) && !can(&[]));
+        for (at, _) in all.iter().enumerate() {
+            let mut files = all.clone();
             files.remove(at);
             assert!(!can(&files));
         }
+    }
+
+    #[test]
+    fn a_node_can_be_on_a_disk_by_nvme_over_tcp_if_the_initrd_has_the_module_networkd_and_our_unit() {
+        let module = "usr/lib/modules/6.12.1/kernel/nvme-tcp.ko";
+        let can = |modules: &[&str], files: &[&'static str]| made(modules, files).unwrap().nvme_tcp;
+        let [networkd, unit] = product::INITRD_NETWORK_DISKS;
+        assert!(can(&["bnx2x", "nvme_tcp"], &[networkd, unit, module]));
+        for files in [[networkd, unit].as_slice(), &[networkd, module], &[unit, module]] {
+            assert!(!can(&["bnx2x", "nvme_tcp"], files), "{files:?}");
+        }
+        assert!(!can(&["bnx2x"], &[networkd, unit, module]));
     }
 }

@@ -23,13 +23,15 @@ pub const INITRD_UNIT: &str = "usr/lib/systemd/system/nqrust-boot.service";
 pub const INITRD_MULTIPATH: [&str; 2] =
     ["usr/sbin/multipathd", "usr/lib/nqrust/multipath/60-multipath.rules"];
 
-/// The files of the initrd without which no node can be on a disk that is reached by iSCSI. All but our unit are the base's.
-pub const INITRD_ISCSI: [&str; 4] = [
-    "usr/sbin/iscsiadm",
-    "usr/sbin/iscsid",
-    "usr/lib/systemd/systemd-networkd",
-    "usr/lib/systemd/system/nqrust-connect-disks.service",
-];
+/// The files of the initrd without which no node can be on a disk that is reached over the network. All but our unit are the base's.
+pub const INITRD_NETWORK_DISKS: [&str; 2] =
+    ["usr/lib/systemd/systemd-networkd", "usr/lib/systemd/system/nqrust-connect-disks.service"];
+
+/// What a disk that is reached by iSCSI needs beside them.
+pub const INITRD_ISCSI: [&str; 2] = ["usr/sbin/iscsiadm", "usr/sbin/iscsid"];
+
+/// The module that a disk needs beside them that is reached by NVMe over TCP.
+pub const INITRD_NVME_TCP: &str = "nvme_tcp";
 
 /// One file of the product, by its path below the root.
 #[derive(Clone, Copy, Debug)]

@@ -54,6 +54,7 @@ fn coverage(architecture: Architecture, tree: &Tree, kernel: &str) -> Result<Har
         multipath: false,
         crash_dumps: false,
         iscsi: false,
+        nvme_tcp: false,
         modules: modules.into_iter().map(module).collect(),
         firmware: firmware(tree)?,
     })

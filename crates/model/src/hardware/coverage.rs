@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::scheme::{NamingScheme, known_scheme};
 use crate::architecture::Architecture;
+use crate::network_disks::DiskProtocol;
 use base::digest::Digest;
 use formats::kernel_modules::{kernel_name, matches};
 
@@ -40,6 +41,9 @@ pub struct HardwareCoverage {
     /// Whether its initrd logs in to iSCSI targets, so that a node can be on a disk that is reached over the network.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub iscsi: bool,
+    /// Whether its initrd connects to NVMe subsystems over TCP, so that the data of a node can be there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub nvme_tcp: bool,
     /// By name.
     pub modules: Vec<CoveredModule>,
     /// Files below the directories of firmware of the OS image, without the ends of packed ones; by name.
@@ -121,6 +125,13 @@ impl HardwareCoverage {
         bytes
     }
 
+    /// The protocols by which its initrd reaches disks over the network.
+    #[must_use]
+    pub fn disk_protocols(&self) -> Vec<DiskProtocol> {
+        let all = [(self.iscsi, DiskProtocol::Iscsi), (self.nvme_tcp, DiskProtocol::NvmeTcp)];
+        all.into_iter().filter(|(has, _)| *has).map(|(_, protocol)| protocol).collect()
+    }
+
     /// The module with this name, in which `-` and `_` are the same.
     #[must_use]
     pub fn module(&self, name: &str) -> Option<&CoveredModule> {
@@ -156,6 +167,7 @@ mod tests {
             multipath: true,
             crash_dumps: true,
             iscsi: true,
+            nvme_tcp: true,
             modules: vec![
                 module,
                 CoveredModule { name: "ahci".into(), built_in: true, ..CoveredModule::default() },
@@ -167,7 +179,7 @@ mod tests {
             String::from_utf8(bytes.clone()).unwrap(),
             concat!(
                 r#"{"format":1,"architecture":"amd64","kernel":"6.12.1-amd64","systemd":257,"naming_scheme":"v257","#,
-                r#""multipath":true,"crash_dumps":true,"iscsi":true,"modules":[{"name":"bnx2x","initrd":true,"aliases":["pci:v000014E4d0000168Esv*"],"#,
+                r#""multipath":true,"crash_dumps":true,"iscsi":true,"nvme_tcp":true,"modules":[{"name":"bnx2x","initrd":true,"aliases":["pci:v000014E4d0000168Esv*"],"#,
                 r#""firmware":["bnx2x/a.fw"]},{"name":"ahci","built_in":true}],"firmware":["bnx2x/a.fw"]}"#,
                 "\n"
             )
@@ -203,6 +215,7 @@ mod tests {
             multipath: false,
             crash_dumps: false,
             iscsi: false,
+            nvme_tcp: false,
             modules: (0..2000).map(module).collect(),
             firmware: BTreeSet::new(),
         };

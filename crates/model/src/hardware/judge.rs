@@ -10,6 +10,7 @@ use super::in_use::{DeviceInUse, HardwareInUse};
 use super::naming::renamed;
 use super::scheme::NamingScheme;
 use super::sysctl;
+use crate::network_disks::DiskProtocol;
 use formats::kernel_modules::kernel_name;
 
 /// The kernel argument that chooses the scheme by which network cards are named (systemd-udevd.service(8)).
@@ -48,6 +49,8 @@ pub enum HardwareProblem {
     NoCrashDumps,
     /// The node is on disks that are reached by iSCSI, and the initrd of the release does not log in.
     NoIscsi,
+    /// The data of the node is on a disk that is reached by NVMe over TCP, and the initrd of the release does not connect.
+    NoNvmeTcp,
     /// The configuration names a module that the kernel of the release does not have.
     NoModule { module: String },
     /// The configuration sets a kernel setting of a module that the kernel of the release does not have.
@@ -87,6 +90,9 @@ impl HardwareProblem {
                 "Build the release with the package makedumpfile in base.debian.include, or remove os.host.crash_kernel."
             }
             Self::NoIscsi => "Build the release with the package open-iscsi, in base.debian.include.",
+            Self::NoNvmeTcp => {
+                "Build the release with this iso-builder or a later one, and a kernel that has the module nvme-tcp."
+            }
             Self::NoModule { .. } => {
                 "Remove the module from the configuration, or build the release with it."
             }
@@ -135,6 +141,9 @@ impl fmt::Display for LostHardware {
             HardwareProblem::NoIscsi => {
                 f.write_str(" are reached by iSCSI, and the initrd would not log in to their targets")
             }
+            HardwareProblem::NoNvmeTcp => {
+                f.write_str(" is reached by NVMe over TCP, and the initrd would not connect to its subsystem")
+            }
             HardwareProblem::NoModule { module } => {
                 write!(f, " names the module {module}, which the kernel would not have")
             }
@@ -160,11 +169,14 @@ impl LostHardware {
         Self { subject, used_by: Vec::new(), problem }
     }
 
-    /// What a node on disks that are reached by iSCSI loses under a release whose initrd does not log in.
+    /// What a node on disks that are reached by `protocol` loses under a release whose initrd does not.
     #[must_use]
-    pub fn iscsi() -> Self {
-        let (subject, problem) = ("the disks of the node".to_owned(), HardwareProblem::NoIscsi);
-        Self { subject, used_by: Vec::new(), problem }
+    pub fn network_disks(protocol: DiskProtocol) -> Self {
+        let (subject, problem) = match protocol {
+            DiskProtocol::Iscsi => ("the disks of the node", HardwareProblem::NoIscsi),
+            DiskProtocol::NvmeTcp => ("the data disk of the node", HardwareProblem::NoNvmeTcp),
+        };
+        Self { subject: subject.to_owned(), used_by: Vec::new(), problem }
     }
 }
 
@@ -296,6 +308,7 @@ mod tests {
             multipath: false,
             crash_dumps: false,
             iscsi: false,
+            nvme_tcp: false,
             modules,
             firmware: texts(firmware),
         }

@@ -97,6 +97,7 @@ mod tests {
             multipath: false,
             crash_dumps: false,
             iscsi: false,
+            nvme_tcp: false,
             modules,
             firmware: BTreeSet::new(),
         }

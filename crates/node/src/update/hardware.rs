@@ -13,6 +13,7 @@ use model::boot::BootParameters;
 use model::config::InstallConfig;
 use model::config::formats::kernel;
 use model::hardware::{HardwareCoverage, HardwareInUse, LostHardware, NamedModules, judge};
+use model::network_disks::DiskProtocol;
 use model::release::Release;
 
 /// Whether a node works under a release as it does now.
@@ -88,11 +89,12 @@ impl HardwareVerdict {
 fn lost_disks(roots: &Roots, coverage: Option<&HardwareCoverage>) -> Vec<LostHardware> {
     let line = read_text(&roots.proc.join("cmdline")).unwrap_or_default();
     let Some(installed) = BootParameters::parse(&line).ok().flatten() else { return Vec::new() };
-    let lacks = |has: fn(&HardwareCoverage) -> bool| !coverage.is_some_and(has);
-    let maps = !installed.multipath.is_empty() && lacks(|coverage| coverage.multipath);
-    let iscsi = installed.network_disks.any() && lacks(|coverage| coverage.iscsi);
-    let lost = [maps.then(LostHardware::multipath), iscsi.then(LostHardware::iscsi)];
-    lost.into_iter().flatten().collect()
+    let maps = !installed.multipath.is_empty() && !coverage.is_some_and(|coverage| coverage.multipath);
+    let reached = coverage.map(HardwareCoverage::disk_protocols).unwrap_or_default();
+    let remote = [DiskProtocol::Iscsi, DiskProtocol::NvmeTcp].into_iter();
+    let unreached =
+        remote.filter(|protocol| installed.network_disks.by(*protocol) && !reached.contains(protocol));
+    maps.then(LostHardware::multipath).into_iter().chain(unreached.map(LostHardware::network_disks)).collect()
 }
 
 fn named(roots: &Roots, machine: &HardwareInUse, config: &InstallConfig, release: &Release) -> NamedModules {
@@ -223,23 +225,41 @@ mod tests {
     }
 
     #[test]
-    fn a_node_on_a_disk_over_the_network_takes_only_a_release_whose_initrd_logs_in() {
-        let machine = machine();
-        let line = "nqrust.slot=a nqrust.config=PARTUUID=0a0b0c0d-0000-4000-8000-000000000003 \
-                    nqrust.persistent=PARTUUID=0a0b0c0d-0000-4000-8000-000000000007 nqrust.network_disks=data\n";
-        machine.file("proc/cmdline", line);
-        for coverage in [None, Some(BNX2X)] {
-            let refused = verdict_on(&machine, coverage, DOCUMENT);
-            let text = render(&refused.require(&release()).unwrap_err().into());
-            for part in [
-                "the disks of the node are reached by iSCSI, and the initrd would not log in to their targets",
-                "Build the release with the package open-iscsi, in base.debian.include.",
-            ] {
-                assert!(text.contains(part), "{part}: {text}");
+    fn a_node_on_a_disk_over_the_network_takes_only_a_release_whose_initrd_reaches_it() {
+        for (used, able, other, parts) in [
+            (
+                "data",
+                "iscsi",
+                "nvme_tcp",
+                [
+                    "the disks of the node are reached by iSCSI, and the initrd would not log in to their targets",
+                    "Build the release with the package open-iscsi, in base.debian.include.",
+                ],
+            ),
+            (
+                "data-nvme",
+                "nvme_tcp",
+                "iscsi",
+                [
+                    "the data disk of the node is reached by NVMe over TCP, and the initrd would not connect to its subsystem",
+                    "a kernel that has the module nvme-tcp.",
+                ],
+            ),
+        ] {
+            let machine = machine();
+            let line = "nqrust.slot=a nqrust.config=PARTUUID=0a0b0c0d-0000-4000-8000-000000000003 \
+                        nqrust.persistent=PARTUUID=0a0b0c0d-0000-4000-8000-000000000007 nqrust.network_disks=";
+            machine.file("proc/cmdline", &format!("{line}{used}\n"));
+            let capable = |of: &str| format!(r#"{BNX2X}],"{of}":true,"aside":["#);
+            for coverage in [None, Some(BNX2X), Some(&capable(other))] {
+                let refused = verdict_on(&machine, coverage, DOCUMENT);
+                let text = render(&refused.require(&release()).unwrap_err().into());
+                for part in parts {
+                    assert!(text.contains(part), "{part}: {text}");
+                }
             }
+            verdict_on(&machine, Some(&capable(able)), DOCUMENT).require(&release()).unwrap();
         }
-        let capable = format!(r#"{BNX2X}],"iscsi":true,"aside":["#);
-        verdict_on(&machine, Some(&capable), DOCUMENT).require(&release()).unwrap();
     }
 
     #[test]

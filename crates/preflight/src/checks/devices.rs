@@ -13,6 +13,7 @@ use machine::network_disks::MOVED_HINT;
 use machine::network_trouble::NetworkTrouble;
 use model::config::Interface;
 use model::config::disk::Transport;
+use model::network_disks::DiskProtocol;
 
 pub(super) fn disk_size(subject: &CheckSubject<'_>) -> CheckOutcome {
     let disk = match target(subject) {
@@ -124,7 +125,7 @@ pub(super) fn disk_paths(subject: &CheckSubject<'_>) -> CheckOutcome {
     }
 }
 
-/// The initrd of a node logs in before it looks for partitions, over a card that no network of the node takes from it.
+/// The initrd of a node reaches such disks before it looks for partitions, over a card that no network of the node takes from it.
 pub(super) fn network_disks(subject: &CheckSubject<'_>) -> CheckOutcome {
     let CheckSubject { facts, node, .. } = subject;
     let nics = facts.inventory.nics.iter();
@@ -146,28 +147,32 @@ pub(super) fn network_disks(subject: &CheckSubject<'_>) -> CheckOutcome {
     let words: Vec<_> =
         remote.iter().map(|(path, remote)| format!("{} is {remote}", path.display())).collect();
     let words = words.join("; ");
-    let Some((_, first)) = remote.first() else {
+    if remote.is_empty() {
         return CheckOutcome::passed("no disk of the node is reached over the network");
+    }
+    let Some(protocols) = &node.disk_protocols else {
+        return CheckOutcome::could_not_run(format!(
+            "{words}, and the release is not known; its initrd has to reach such disks"
+        ));
     };
-    match node.iscsi {
-        None => CheckOutcome::could_not_run(format!(
-            "{words}, and the release is not known; its initrd has to log in to iSCSI targets"
-        )),
-        Some(false) => CheckOutcome::found(
-            format!("{words}, and the initrd of the release does not log in to iSCSI targets"),
-            "Build the release with the package open-iscsi in base.debian.include, or choose a disk of the machine itself.",
-        ),
-        Some(true) => {
-            let system = target(subject).is_ok_and(|disk| disk.remote.is_some());
-            match system && !firmware.targets.iter().any(|named| named.target == first.target) {
-                false => CheckOutcome::passed(words),
-                true => CheckOutcome::found(
-                    format!("{words}, and the firmware has no iBFT with this target"),
-                    "Make sure that the firmware, iPXE or the network card starts the machine from this disk.",
-                )
-                .mild(),
-            }
-        }
+    if let Some((_, unreached)) = remote.iter().find(|(_, remote)| !protocols.contains(&remote.protocol)) {
+        let hint = match unreached.protocol {
+            DiskProtocol::Iscsi => "the package open-iscsi in base.debian.include",
+            DiskProtocol::NvmeTcp => "a kernel that has the module nvme-tcp",
+        };
+        return CheckOutcome::found(
+            format!("{words}, and the initrd of the release does not reach disks by {}", unreached.protocol),
+            format!("Build the release with {hint}, or choose a disk of the machine itself."),
+        );
+    }
+    let system = target(subject).ok().and_then(|disk| disk.remote.as_ref());
+    match system.filter(|system| !firmware.targets.iter().any(|named| named.target == system.target)) {
+        None => CheckOutcome::passed(words),
+        Some(_) => CheckOutcome::found(
+            format!("{words}, and the firmware has no iBFT with the target of the system"),
+            "Make sure that the firmware, iPXE or the network card starts the machine from this disk.",
+        )
+        .mild(),
     }
 }
 

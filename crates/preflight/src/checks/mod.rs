@@ -167,8 +167,8 @@ pub static CHECKS: &[Check] = &[
     Check {
         name: "network-disks",
         title: "the node can reach its disks over the network",
-        looks_at: "the iSCSI targets of the disks for system and data, the firmware's iBFT, the network cards to the targets, and \
-            whether the initrd of the release logs in",
+        looks_at: "the iSCSI targets and NVMe subsystems of the disks for system and data, the firmware's iBFT, the network cards to \
+            them, and whether the initrd of the release reaches them",
         levels: levels(Error, Error),
         class: Class::Hardware,
         waivable: true,

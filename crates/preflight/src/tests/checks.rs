@@ -246,12 +246,20 @@ fn a_disk_over_the_network_needs_a_release_that_logs_in_and_a_card_of_its_own() 
         }
         outcome("network-disks", &facts, node, &Answers::default())
     };
-    let node = |iscsi| PlannedNode { iscsi, ..PlannedNode::default() };
+    let node = |iscsi: Option<bool>| {
+        // What is not needed is no way out.
+        let protocols = |iscsi| if iscsi { DiskProtocol::Iscsi } else { DiskProtocol::NvmeTcp };
+        PlannedNode { disk_protocols: iscsi.map(|iscsi| vec![protocols(iscsi)]), ..PlannedNode::default() }
+    };
     expect(&of(&node(None), false, true), "passed", "no disk of the node is reached over the network");
     let told = "/dev/sda is iSCSI target iqn.2026-01.com.example:a at 192.0.2.9:3260";
     expect(&of(&node(Some(true)), true, true), "passed", told);
-    expect(&of(&node(Some(true)), true, false), "mild", "the firmware has no iBFT with this target");
-    expect(&of(&node(Some(false)), true, true), "found", "does not log in to iSCSI targets");
+    expect(
+        &of(&node(Some(true)), true, false),
+        "mild",
+        "the firmware has no iBFT with the target of the system",
+    );
+    expect(&of(&node(Some(false)), true, true), "found", "does not reach disks by iSCSI");
     expect(&of(&node(None), true, true), "could not run", told);
     let name = Machine::fit().facts().inventory.nics[0].name.parse().ok();
     let all_cards = vec![model::config::Interface { name, hw_addr: None }];

@@ -16,8 +16,8 @@ installkernel() {
     # Every watchdog; dracut's own module takes that of the machine which makes the initrd. udev loads the one that is there, on
     # Intel's once the bus or the bridge that has it is known (iTCO_wdt).
     instmods "=drivers/watchdog" i2c-i801 lpc_ich
-    # Disks over the network: what the firmware says of them, the protocol, and VLANs of their cards.
-    instmods iscsi_ibft iscsi_tcp 8021q
+    # Disks over the network: what the firmware says of them, the protocols, and VLANs of their cards.
+    instmods iscsi_ibft iscsi_tcp nvme-tcp 8021q
 }
 
 install() {
@@ -51,19 +51,19 @@ install() {
     if dracut_module_included multipath; then
         inst_multipath
     fi
-    # The base has open-iscsi, and networkd with its user.
-    if find_binary iscsiadm > /dev/null && [ -e "$dracutsysrootdir$systemdutildir/systemd-networkd" ]; then
-        inst_iscsi
+    # The base has networkd with its user.
+    if [ -e "$dracutsysrootdir$systemdutildir/systemd-networkd" ]; then
+        inst_network_disks
     fi
     $SYSTEMCTL -q --root "$initdir" add-requires initrd-root-fs.target nqrust-boot.service
     $SYSTEMCTL -q --root "$initdir" add-wants sysinit.target nqrust-trial.timer
     $SYSTEMCTL -q --root "$initdir" add-requires initrd-root-fs.target nqrust-crash-dump.service
 }
 
-# Disks over the network: dracut's module iscsi has passwords on the kernel command line, and gives up after some attempts. The installer
-# logs in with what the boot loader brings and the firmware says. Only a node with such disks starts the unit.
-inst_iscsi() {
-    inst_multiple iscsiadm iscsid modprobe udevadm
+# Disks over the network: dracut's module iscsi has passwords on the kernel command line, and gives up after some attempts. The
+# installer reaches them with what the boot loader brings and the firmware says. Only a node with such disks starts the unit.
+inst_network_disks() {
+    inst_multiple modprobe udevadm
     # shellcheck disable=SC2154  # dracut's
     inst_multiple "$systemdutildir/systemd-networkd" "$systemdsystemunitdir/systemd-networkd.service"
     inst_multiple -o "$systemdsystemunitdir/systemd-networkd.socket"
@@ -71,8 +71,12 @@ inst_iscsi() {
         grep -q '^systemd-network:' "$initdir/etc/$nqrust_file" 2> /dev/null \
             || grep '^systemd-network:' "$dracutsysrootdir/etc/$nqrust_file" >> "$initdir/etc/$nqrust_file"
     done
-    # Records of targets, in the one place or in the other.
-    mkdir -p "$initdir/etc/iscsi" "$initdir/var/lib/iscsi"
+    # NVMe over TCP needs no program; of iSCSI the kernel knows only what follows a login. Records of targets are in the one place or in
+    # the other.
+    if find_binary iscsiadm > /dev/null; then
+        inst_multiple iscsiadm iscsid
+        mkdir -p "$initdir/etc/iscsi" "$initdir/var/lib/iscsi"
+    fi
     inst_simple "$moddir/nqrust-connect-disks.service" "$systemdsystemunitdir/nqrust-connect-disks.service"
     $SYSTEMCTL -q --root "$initdir" add-wants sysinit.target nqrust-connect-disks.service
 }
