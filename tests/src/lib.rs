@@ -22,6 +22,7 @@ pub mod iscsi;
 pub mod medium;
 pub mod native_cluster;
 pub mod node;
+pub mod nvme_target;
 pub mod paths;
 pub mod programs;
 pub mod qemu;
