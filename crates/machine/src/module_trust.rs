@@ -1,7 +1,10 @@
 //! Whether the kernel of this machine loads signed modules only, and which keys it trusts for them beside its own.
 //!
-//! Debian's kernel locks itself down where Secure Boot is on, and takes the certificates of the firmware (`db`) and of the machine's owner,
-//! which shim hands on (`MokListRT`), for modules too.
+//! The kernels of Debian 12 and 13 lock themselves down where Secure Boot is on. For modules they trust, beside the keys that they were built
+//! with, the certificates of the machine's owner, which shim hands on (`MokListRT`; CONFIG_INTEGRITY_MACHINE_KEYRING, which Debian lets count
+//! without `MokListTrusted`), and those of the firmware (`db`; CONFIG_INTEGRITY_PLATFORM_KEYRING, by Debian's patch "KEYS: Make use of
+//! platform keyring for module signature verify", since 6.1.20-2), unless the owner has told shim to leave those out (`MokIgnoreDB`).
+//! Kernels without these patches trust fewer.
 
 use std::fs;
 use std::path::Path;
@@ -18,6 +21,8 @@ const CERTIFICATES: [&str; 2] =
     ["db-d719b2cb-3d3a-4596-a3bc-dad00e67656f", "MokListRT-605dab50-e046-4300-abb6-3dd810dd8b23"];
 /// The second of them as shim hands it on where it is too large for a variable.
 const LARGE_LIST: &str = "firmware/efi/mok-variables/MokListRT";
+/// There if the owner does not trust the firmware's certificates (security/integrity/platform_certs/load_uefi.c of Linux).
+const WITHOUT_FIRMWARE: &str = "MokIgnoreDB-605dab50-e046-4300-abb6-3dd810dd8b23";
 /// Whether Secure Boot is on, and whether the owner has told shim to ignore that.
 const SECURE_BOOT: &str = "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c";
 const IGNORED: &str = "MokSBStateRT-605dab50-e046-4300-abb6-3dd810dd8b23";
@@ -32,7 +37,9 @@ pub fn module_trust(sys: &Path) -> Option<ModuleTrust> {
     if !refuses_unsigned(sys) {
         return None;
     }
-    let variables = CERTIFICATES.iter().filter_map(|name| variable(sys, name));
+    // The firmware's are the first.
+    let from = usize::from(variable(sys, WITHOUT_FIRMWARE).is_some());
+    let variables = CERTIFICATES[from..].iter().filter_map(|name| variable(sys, name));
     let lists: Vec<_> = variables.chain(fs::read(sys.join(LARGE_LIST)).ok()).collect();
     let found = lists.iter().flat_map(|list| certificates(list));
     Some(ModuleTrust { signers: found.filter_map(SignerId::of_certificate).map(|id| id.0).collect() })
@@ -147,6 +154,8 @@ mod tests {
         machine.put(LARGE_LIST, &list(&large));
         let id = |certificate: &[u8]| SignerId::of_certificate(certificate).unwrap().0;
         assert_eq!(machine.trust().unwrap().signers, [id(&firmware), id(&owner), id(&large)].into());
+        machine.variable(WITHOUT_FIRMWARE, &[1]);
+        assert_eq!(machine.trust().unwrap().signers, [id(&owner), id(&large)].into());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Whether the kernel of a machine would load the modules of a release that are not of the kernel's own packages.
 //!
-//! With Secure Boot a kernel loads only modules that a key has signed which it trusts: those that it was built with, and, as Debian builds
-//! it, those of the firmware (`db`) and of the machine's owner (`MokListRT`). The modules of its own packages are signed by the former.
+//! With Secure Boot a kernel loads only modules that a key has signed which it trusts: those that it was built with, and, in Debian 12 and
+//! 13, those of the firmware (`db`) and of the machine's owner (`MokListRT`). The modules of its own packages are signed by the former.
 
 use std::collections::BTreeSet;
 
