@@ -12,7 +12,7 @@ use model::config::{
     DiskSelector, Distribution, HostSettings, InstallConfig, Interface, Method, Mode, Network, Profile, Role,
     Secret, VipMode,
 };
-use model::hardware::HardwareCoverage;
+use model::hardware::{CrashDumpSupport, HardwareCoverage};
 use model::network_disks::DiskProtocol;
 
 const PROXY_VARIABLES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"];
@@ -52,7 +52,7 @@ pub struct PlannedNode {
     /// Whether a node can be on a disk with several paths by its release; none if the release is not known.
     pub several_paths: Option<bool>,
     /// Whether a node can write crash dumps by its release; none if the release is not known.
-    pub crash_dumps: Option<bool>,
+    pub crash_dumps: Option<CrashDumpSupport>,
     /// What the release can drive; none if the release is not known, or does not say.
     pub coverage: Option<Arc<HardwareCoverage>>,
     /// The modules that the configuration loads.

@@ -32,7 +32,7 @@ use model::config::sources::{
     state::refusal,
 };
 use model::config::{Images, InstallConfig};
-use model::hardware::HardwareCoverage;
+use model::hardware::{CrashDumpSupport, HardwareCoverage};
 use model::machine::Identity;
 use model::network_disks::DiskProtocol;
 use model::release::{Payload, Purpose, Release};
@@ -163,9 +163,9 @@ impl Media {
     }
 
     /// Whether a node can write crash dumps by its release. That of an older builder cannot.
-    pub(crate) fn has_crash_dumps(&self) -> Result<bool> {
+    pub(crate) fn crash_dump_support(&self) -> Result<CrashDumpSupport> {
         let coverage = read_hardware(self.source.as_ref(), &self.release)?;
-        Ok(coverage.is_some_and(|coverage| coverage.crash_dumps))
+        Ok(coverage.map_or(CrashDumpSupport::NoMakedumpfile, |coverage| coverage.crash_dump_support()))
     }
 
     /// What the release can drive, where the kernel of the machine at `roots` may refuse modules of it; none elsewhere, or if it does not

@@ -103,7 +103,7 @@ pub(crate) fn carry_out(
         not_before: Some(media.release.epoch),
         several_paths: maps.then(|| media.has_multipath()).transpose()?,
         coverage: media.judged_coverage(&roots),
-        crash_dumps: config.os.host.has_crash_kernel().then(|| media.has_crash_dumps()).transpose()?,
+        crash_dumps: config.os.host.has_crash_kernel().then(|| media.crash_dump_support()).transpose()?,
         disk_protocols: remote.then(|| media.disk_protocols()).transpose()?,
         ..PlannedNode::of(config)
     };

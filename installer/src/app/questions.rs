@@ -336,7 +336,7 @@ impl InstallMachine for QuestionedMachine<'_> {
             not_before: Some(self.media.release.epoch),
             several_paths: self.media.has_multipath().ok(),
             coverage: self.media.judged_coverage(&Roots::default()),
-            crash_dumps: self.media.has_crash_dumps().ok(),
+            crash_dumps: self.media.crash_dump_support().ok(),
             disk_protocols: self.media.disk_protocols().ok(),
             ..PlannedNode::of(config)
         };

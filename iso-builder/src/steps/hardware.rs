@@ -53,6 +53,7 @@ fn coverage(architecture: Architecture, tree: &Tree, kernel: &str) -> Result<Har
         naming_scheme: systemd.filter(|_| is_debian(tree)).and_then(NamingScheme::of_systemd),
         multipath: false,
         crash_dumps: false,
+        kexec_file: kexec_file(tree, kernel),
         iscsi: false,
         nvme_tcp: false,
         modules: modules.into_iter().map(module).collect(),
@@ -67,6 +68,13 @@ pub(crate) fn coverage_of(kernel: &str, fill: impl FnOnce(&Path)) -> HardwareCov
     let tree = Tree::empty(scratch.path()).unwrap();
     fill(tree.root());
     coverage(Architecture::Amd64, &tree, kernel).unwrap()
+}
+
+/// Whether the kernel takes another one from files, by its configuration beside its modules; none without that.
+fn kexec_file(tree: &Tree, kernel: &str) -> Option<bool> {
+    let configuration = tree.path("usr/lib/modules").join(kernel).join("config");
+    let text = fs::read_to_string(configuration).ok()?;
+    Some(text.lines().any(|line| line == "CONFIG_KEXEC_FILE=y"))
 }
 
 /// The modules that are not of the kernel's own packages, whose are in `kernel`: how they are signed, and whether a file of
@@ -175,6 +183,23 @@ mod tests {
         assert_eq!((covered.systemd, covered.naming_scheme), (None, None));
         assert_eq!(coverage(Architecture::Amd64, &tree, "6.1.0").unwrap().to_bytes(), covered.to_bytes());
         assert!(coverage(Architecture::Amd64, &tree, "6.2.0").unwrap().modules.is_empty());
+    }
+
+    #[test]
+    fn a_kernel_that_cannot_load_another_one_is_known_by_its_configuration() {
+        let of = |configuration: Option<&str>| {
+            let covered = coverage_of("6.1.0", |root| {
+                fs::create_dir_all(root.join("usr/lib")).unwrap();
+                testing::kernel::module_tree(&root.join("usr/lib/modules/6.1.0"));
+                if let Some(text) = configuration {
+                    fs::write(root.join("usr/lib/modules/6.1.0/config"), text).unwrap();
+                }
+            });
+            covered.kexec_file
+        };
+        assert_eq!(of(None), None);
+        assert_eq!(of(Some("CONFIG_KEXEC=y\nCONFIG_KEXEC_FILE=y\n")), Some(true));
+        assert_eq!(of(Some("CONFIG_KEXEC=y\n# CONFIG_KEXEC_FILE is not set\n")), Some(false));
     }
 
     #[test]

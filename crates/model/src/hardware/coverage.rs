@@ -38,6 +38,10 @@ pub struct HardwareCoverage {
     /// Whether its initrd has makedumpfile, so that a node can write a dump when its kernel crashes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub crash_dumps: bool,
+    /// Whether its kernel takes a kernel for crashes from files (`CONFIG_KEXEC_FILE`); none if the image does not have the configuration
+    /// of its kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kexec_file: Option<bool>,
     /// Whether its initrd logs in to iSCSI targets, so that a node can be on a disk that is reached over the network.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub iscsi: bool,
@@ -72,6 +76,16 @@ pub struct CoveredModule {
     pub outside: Option<OutsideModule>,
 }
 
+/// Whether a node can write crash dumps by its release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CrashDumpSupport {
+    Supported,
+    /// The initrd has no makedumpfile.
+    NoMakedumpfile,
+    /// The kernel was built without `CONFIG_KEXEC_FILE`, as Debian's for Arm are.
+    NoKexecFile,
+}
+
 /// What is known of a module that is not of the kernel's own packages: of an extension, or from an overlay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutsideModule {
@@ -103,6 +117,15 @@ pub enum ParseCoverageError {
 }
 
 impl HardwareCoverage {
+    #[must_use]
+    pub fn crash_dump_support(&self) -> CrashDumpSupport {
+        match (self.crash_dumps, self.kexec_file) {
+            (_, Some(false)) => CrashDumpSupport::NoKexecFile,
+            (false, _) => CrashDumpSupport::NoMakedumpfile,
+            (true, _) => CrashDumpSupport::Supported,
+        }
+    }
+
     /// # Errors
     /// The bytes have another format.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseCoverageError> {
@@ -166,6 +189,7 @@ mod tests {
             naming_scheme: NamingScheme::of_systemd(257),
             multipath: true,
             crash_dumps: true,
+            kexec_file: Some(true),
             iscsi: true,
             nvme_tcp: true,
             modules: vec![
@@ -179,7 +203,7 @@ mod tests {
             String::from_utf8(bytes.clone()).unwrap(),
             concat!(
                 r#"{"format":1,"architecture":"amd64","kernel":"6.12.1-amd64","systemd":257,"naming_scheme":"v257","#,
-                r#""multipath":true,"crash_dumps":true,"iscsi":true,"nvme_tcp":true,"modules":[{"name":"bnx2x","initrd":true,"aliases":["pci:v000014E4d0000168Esv*"],"#,
+                r#""multipath":true,"crash_dumps":true,"kexec_file":true,"iscsi":true,"nvme_tcp":true,"modules":[{"name":"bnx2x","initrd":true,"aliases":["pci:v000014E4d0000168Esv*"],"#,
                 r#""firmware":["bnx2x/a.fw"]},{"name":"ahci","built_in":true}],"firmware":["bnx2x/a.fw"]}"#,
                 "\n"
             )
@@ -214,6 +238,7 @@ mod tests {
             naming_scheme: None,
             multipath: false,
             crash_dumps: false,
+            kexec_file: None,
             iscsi: false,
             nvme_tcp: false,
             modules: (0..2000).map(module).collect(),

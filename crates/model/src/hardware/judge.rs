@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::coverage::{CoveredModule, HardwareCoverage};
+use super::coverage::{CoveredModule, CrashDumpSupport, HardwareCoverage};
 use super::in_use::{DeviceInUse, HardwareInUse};
 use super::naming::renamed;
 use super::scheme::NamingScheme;
@@ -47,6 +47,8 @@ pub enum HardwareProblem {
     RefusedModule { module: String, signed: bool },
     /// The configuration asks for a crash kernel, and the initrd of the release has no makedumpfile.
     NoCrashDumps,
+    /// The same, and the kernel of the release cannot load one.
+    NoKexecFile,
     /// The node is on disks that are reached by iSCSI, and the initrd of the release does not log in.
     NoIscsi,
     /// The data of the node is on a disk that is reached by NVMe over TCP, and the initrd of the release does not connect.
@@ -88,6 +90,9 @@ impl HardwareProblem {
             }
             Self::NoCrashDumps => {
                 "Build the release with the package makedumpfile in base.debian.include, or remove os.host.crash_kernel."
+            }
+            Self::NoKexecFile => {
+                "Remove os.host.crash_kernel, or build the release with a kernel that has CONFIG_KEXEC_FILE; those of Debian for Arm do not."
             }
             Self::NoIscsi => "Build the release with the package open-iscsi, in base.debian.include.",
             Self::NoNvmeTcp => {
@@ -138,6 +143,9 @@ impl fmt::Display for LostHardware {
             HardwareProblem::NoCrashDumps => {
                 f.write_str(" asks for crash dumps, and the initrd would lack makedumpfile")
             }
+            HardwareProblem::NoKexecFile => {
+                f.write_str(" asks for crash dumps, and the kernel would be one without CONFIG_KEXEC_FILE")
+            }
             HardwareProblem::NoIscsi => {
                 f.write_str(" are reached by iSCSI, and the initrd would not log in to their targets")
             }
@@ -162,11 +170,15 @@ impl LostHardware {
         Self { subject, used_by: Vec::new(), problem }
     }
 
-    /// What a node with a crash kernel loses under a release whose initrd has no makedumpfile.
+    /// What a node with a crash kernel loses under a release.
     #[must_use]
-    pub fn crash_dumps() -> Self {
-        let (subject, problem) = ("os.host.crash_kernel".to_owned(), HardwareProblem::NoCrashDumps);
-        Self { subject, used_by: Vec::new(), problem }
+    pub fn crash_dumps(support: CrashDumpSupport) -> Option<Self> {
+        let problem = match support {
+            CrashDumpSupport::Supported => return None,
+            CrashDumpSupport::NoMakedumpfile => HardwareProblem::NoCrashDumps,
+            CrashDumpSupport::NoKexecFile => HardwareProblem::NoKexecFile,
+        };
+        Some(Self { subject: "os.host.crash_kernel".to_owned(), used_by: Vec::new(), problem })
     }
 
     /// What a node on disks that are reached by `protocol` loses under a release whose initrd does not.
@@ -307,6 +319,7 @@ mod tests {
             naming_scheme: NamingScheme::of_systemd(257),
             multipath: false,
             crash_dumps: false,
+            kexec_file: None,
             iscsi: false,
             nvme_tcp: false,
             modules,

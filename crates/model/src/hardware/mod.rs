@@ -17,7 +17,7 @@ pub mod naming;
 pub mod scheme;
 pub mod sysctl;
 
-pub use coverage::{CoveredModule, HardwareCoverage, OutsideModule, ParseCoverageError};
+pub use coverage::{CoveredModule, CrashDumpSupport, HardwareCoverage, OutsideModule, ParseCoverageError};
 pub use in_use::{DeviceInUse, HardwareInUse, NamedCard, UnboundDevice, UnboundKind};
 pub use judge::{HardwareProblem, LostHardware, NamedModules, judge};
 pub use module_trust::{ModuleTrust, PresentDevice};

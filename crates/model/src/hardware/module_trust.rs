@@ -96,6 +96,7 @@ mod tests {
             naming_scheme: None,
             multipath: false,
             crash_dumps: false,
+            kexec_file: None,
             iscsi: false,
             nvme_tcp: false,
             modules,

@@ -43,8 +43,8 @@ impl HardwareVerdict {
         };
         let machine = Inventory::scan_with_hardware(roots)?.hardware.unwrap_or_default();
         let named = named(roots, &machine, config, release);
-        let lost_dumps =
-            (config.os.host.has_crash_kernel() && !coverage.crash_dumps).then(LostHardware::crash_dumps);
+        let lost_dumps = Some(coverage.crash_dump_support()).filter(|_| config.os.host.has_crash_kernel());
+        let lost_dumps = lost_dumps.and_then(LostHardware::crash_dumps);
         let refused = module_trust(&roots.sys)
             .map(|trust| trust.refused(&present_devices(&roots.sys), &named.loaded, coverage))
             .unwrap_or_default();
@@ -217,8 +217,11 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        let capable = format!(r#"{BNX2X}],"crash_dumps":true,"aside":["#);
+        let capable = format!(r#"{BNX2X}],"crash_dumps":true,"kexec_file":true,"aside":["#);
         verdict(Some(&capable), document).require(&release()).unwrap();
+        let other_kernel = capable.replace(r#""kexec_file":true"#, r#""kexec_file":false"#);
+        let text = render(&verdict(Some(&other_kernel), document).require(&release()).unwrap_err().into());
+        assert!(text.contains("the kernel would be one without CONFIG_KEXEC_FILE"), "{text}");
         verdict(Some(BNX2X), "os: {host: {crash_kernel: false}}").require(&release()).unwrap();
         // One that says nothing of what it can drive says nothing of dumps either.
         verdict(None, document).require(&release()).unwrap();

@@ -195,7 +195,7 @@ pub(super) fn all_disks<'a>(subject: &'a CheckSubject<'_>) -> Vec<&'a Disk> {
 }
 
 /// The disk that an install would take; otherwise the outcome of the check.
-fn target<'a>(subject: &'a CheckSubject<'_>) -> Result<&'a Disk, CheckOutcome> {
+pub(super) fn target<'a>(subject: &'a CheckSubject<'_>) -> Result<&'a Disk, CheckOutcome> {
     let inventory = &subject.facts.inventory;
     let PlannedNode { device, data_disk, .. } = subject.node;
     let chosen = choose_disk(inventory, device.as_ref(), data_disk.as_ref());

@@ -1,10 +1,11 @@
 //! Whether the machine can do what `os.host` asks for, and whether the node can do without the devices that virtual machines get.
 
-use super::devices::{all_disks, card_text};
+use super::devices::{all_disks, card_text, target};
 use crate::check::{CheckOutcome, CheckSubject};
 use base::size::ByteSize;
 use machine::host::{HostFacts, IommuState, NeededDevices};
 use model::architecture::Architecture;
+use model::hardware::CrashDumpSupport;
 
 /// What a node needs beside huge pages, which only programs that ask for them get: as much as kubeadm asks for
 /// (<https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/install-kubeadm/>).
@@ -63,10 +64,22 @@ fn crash_kernel(subject: &CheckSubject<'_>, _: &HostFacts) -> Vec<String> {
         return Vec::new();
     };
     let mut findings = Vec::new();
-    if subject.node.crash_dumps == Some(false) {
-        let lacks = "the initrd of the release has no makedumpfile to write crash dumps with: build it with the package \
-                     makedumpfile in base.debian.include";
-        findings.push(lacks.to_owned());
+    findings.extend(subject.node.crash_dumps.and_then(|support| match support {
+        CrashDumpSupport::Supported => None,
+        CrashDumpSupport::NoMakedumpfile => Some(
+            "the initrd of the release has no makedumpfile to write crash dumps with: build it with the package makedumpfile in \
+             base.debian.include"
+                .to_owned(),
+        ),
+        CrashDumpSupport::NoKexecFile => Some(
+            "the kernel of the release cannot load another one for crashes (CONFIG_KEXEC_FILE): remove os.host.crash_kernel"
+                .to_owned(),
+        ),
+    }));
+    if let Some(remote) = target(subject).ok().and_then(|disk| disk.remote.as_ref()) {
+        findings.push(format!(
+            "crash dumps cannot be written over the network, and the disk of the system is {remote}: remove os.host.crash_kernel"
+        ));
     }
     let Ok(memory) = &subject.facts.memory else { return findings };
     match crash_kernel.of(memory.size, Architecture::of_this_program()) {

@@ -114,8 +114,8 @@ pub static CHECKS: &[Check] = &[
         name: "host-settings",
         title: "the machine can do what os.host asks for",
         looks_at: "sizes of huge pages and memory, the firmware's tables of an IOMMU, sriov_totalvfs, governors and numbers \
-            of processors, the flags of virtual machines; for a crash kernel, memory and whether the initrd of the release \
-            has makedumpfile",
+            of processors, the flags of virtual machines; for a crash kernel, memory, whether the initrd of the release \
+            has makedumpfile and its kernel CONFIG_KEXEC_FILE, and whether the disk of the system is one of the machine",
         levels: levels(Error, Error),
         class: Class::Hardware,
         waivable: true,

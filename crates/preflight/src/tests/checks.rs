@@ -5,6 +5,7 @@ use crate::planned_node::{AddressClaim, Proxy};
 use machine::inventory::{DiskPath, RemoteTarget};
 use model::config::Role;
 use model::config::disk::Transport;
+use model::hardware::CrashDumpSupport;
 use model::network_disks::{CardAddress, CardSetup, DiskProtocol, NetworkDiskAccess, TargetPortal};
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 53);
@@ -356,9 +357,27 @@ fn what_the_machine_can_do_for_virtual_machines() {
     expect(&of("{crash_kernel: true}"), "passed", "");
     expect(&of("{crash_kernel: 4G}"), "passed", "");
     let mut node = hosting("{crash_kernel: true}");
-    node.crash_dumps = Some(false);
+    node.crash_dumps = Some(CrashDumpSupport::NoMakedumpfile);
     let lacks = outcome("host-settings", &machine.facts(), &node, &Answers::default());
     expect(&lacks, "found", "the package makedumpfile in base.debian.include");
+    node.crash_dumps = Some(CrashDumpSupport::NoKexecFile);
+    let lacks = outcome("host-settings", &machine.facts(), &node, &Answers::default());
+    expect(&lacks, "found", "cannot load another one for crashes (CONFIG_KEXEC_FILE)");
+    let mut remote = machine.facts();
+    let target = "iqn.2026-01.com.example:a".to_owned();
+    let portals = vec!["192.0.2.9:3260".parse().unwrap()];
+    remote.inventory.disks[0].remote = Some(RemoteTarget { protocol: DiskProtocol::Iscsi, target, portals });
+    let lacks = outcome("host-settings", &remote, &hosting("{crash_kernel: true}"), &Answers::default());
+    expect(
+        &lacks,
+        "found",
+        "crash dumps cannot be written over the network, and the disk of the system is iSCSI target iqn",
+    );
+    expect(
+        &outcome("host-settings", &remote, &hosting("{crash_kernel: false}"), &Answers::default()),
+        "passed",
+        "",
+    );
     let mut small = machine.facts();
     for (mib, text, told) in [
         (1536, "true", "of 1.5 GiB of memory none is reserved for a crash kernel"),
