@@ -47,7 +47,7 @@ fn a_node_whose_kernel_crashes_writes_a_dump_and_comes_back_with_and_without_roo
         checks.contains(
             "the status",
             &ssh.run("sudo -n installer status")?,
-            "crash_kernel: loaded, 256 MiB reserved\n",
+            "crash_kernel: loaded, 320 MiB reserved\n",
         );
         let ssh = crash(&mut vm, &ssh, "The dump is written", &identity, artifacts)?;
         written(&ssh, &mut checks)?;

@@ -14,7 +14,7 @@ mod tests;
 pub use facts::{HostFacts, IommuState};
 pub use needed::NeededDevices;
 pub use set_up::{prepare, settle};
-pub use state::{SettingState, crash_reservation, states};
+pub use state::{SettingState, crash_reservation, note_crash_kernel, states};
 
 use std::path::{Path, PathBuf};
 

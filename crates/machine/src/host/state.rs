@@ -1,8 +1,10 @@
 //! What came of the settings, for the status of a node.
 
 use std::fmt;
+use std::fs;
 use std::path::Path;
 
+use anyhow::Result;
 use serde::Serialize;
 
 use super::facts::{HostFacts, IommuState};
@@ -10,7 +12,8 @@ use super::set_up::words;
 use super::{VFIO, huge_pages_file, policies};
 use crate::inventory::nics;
 use crate::inventory::sysfs::{attribute, number};
-use base::files::read_text;
+use base::failure::{Class, Classify};
+use base::files::{make_directory, read_text, write_atomically};
 use base::size::ByteSize;
 use model::config::Os;
 use model::config::formats::kernel;
@@ -113,7 +116,7 @@ pub fn states(root: &Path, os: &Os) -> Vec<SettingState> {
         state("nested_virtualization", found.to_owned(), now == Some(nested));
     }
     if settings.has_crash_kernel() {
-        let (found, loaded) = crash_kernel(&sys);
+        let (found, loaded) = crash_kernel(root);
         state("crash_kernel", found, loaded);
     }
     let missing = missing_words(root, os);
@@ -130,15 +133,39 @@ pub fn crash_reservation(sys: &Path) -> Option<ByteSize> {
     number(&sys.join("kernel/kexec_crash_size")).filter(|size| *size > 0).map(ByteSize::bytes)
 }
 
-/// What is found of the kernel for crashes, and whether it is loaded.
-fn crash_kernel(sys: &Path) -> (String, bool) {
-    let loaded = number(&sys.join("kernel/kexec_crash_loaded")) == Some(1);
-    match (crash_reservation(sys), loaded) {
-        (None, _) => ("no memory is reserved".to_owned(), false),
-        (Some(size), true) => (format!("loaded, {size} reserved"), true),
-        (Some(size), false) => {
-            (format!("not loaded, {size} reserved (journalctl -u nqrust-crash says why)"), false)
+/// Why no crash kernel is loaded at this start, in a clause.
+const CRASH_KERNEL_REASON: &str = "run/nqrust/crash-kernel";
+
+/// Notes for the status why the node at `root` has no crash kernel at this start; none if it has one, or needs none.
+///
+/// # Errors
+/// The file cannot be written or removed.
+pub fn note_crash_kernel(root: &Path, reason: Option<&str>) -> Result<()> {
+    let path = root.join(CRASH_KERNEL_REASON);
+    match reason {
+        Some(reason) => {
+            make_directory(&root.join("run/nqrust"), 0o755)?;
+            write_atomically(&path, reason.as_bytes(), 0o644)
         }
+        None if path.exists() => {
+            fs::remove_file(&path).class(Class::DiskIo, || format!("removing {}", path.display()))
+        }
+        None => Ok(()),
+    }
+}
+
+/// What is found of the kernel for crashes, and whether it is loaded.
+fn crash_kernel(root: &Path) -> (String, bool) {
+    let sys = root.join("sys");
+    let loaded = number(&sys.join("kernel/kexec_crash_loaded")) == Some(1);
+    let reason = read_text(&root.join(CRASH_KERNEL_REASON)).map(|text| text.trim().to_owned());
+    match (crash_reservation(&sys), loaded) {
+        (None, _) => (reason.unwrap_or_else(|_| "no memory is reserved".to_owned()), false),
+        (Some(size), true) => (format!("loaded, {size} reserved"), true),
+        (Some(size), false) => match reason {
+            Ok(reason) => (format!("not loaded, {size} reserved: {reason}"), false),
+            Err(_) => (format!("not loaded, {size} reserved (journalctl -u nqrust-crash says why)"), false),
+        },
     }
 }
 

@@ -279,6 +279,12 @@ fn a_crash_kernel_is_loaded_or_it_is_said_what_lacks() {
         told(),
         "crash_kernel: not loaded, 256 MiB reserved (journalctl -u nqrust-crash says why), NOT as the document asks"
     );
+    note_crash_kernel(machine.root(), Some("it is too large")).unwrap();
+    assert_eq!(
+        told(),
+        "crash_kernel: not loaded, 256 MiB reserved: it is too large, NOT as the document asks"
+    );
+    note_crash_kernel(machine.root(), None).unwrap();
     machine.file("kernel/kexec_crash_loaded", "1\n");
     assert_eq!(told(), "crash_kernel: loaded, 256 MiB reserved");
 }

@@ -34,7 +34,7 @@ pub struct HostSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nested_virtualization: Option<bool>,
     /// Whether a second kernel is kept in memory that writes a dump to the persistent partition when the first one crashes: `true`,
-    /// or the memory to reserve for it, such as `384M`. With `true` it is 256 MiB, and 512 MiB from 64 GiB of memory on; on Arm
+    /// or the memory to reserve for it, such as `384M`. With `true` it is 320 MiB, and 512 MiB from 64 GiB of memory on; on Arm
     /// 64 MiB more. A machine with less than 2 GiB gets none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub crash_kernel: Option<CrashMemory>,
@@ -81,7 +81,8 @@ pub enum HugePageSize {
 
 /// The memory from which on `crash_kernel: true` reserves some: with less, what is left would be too little for a node.
 const CRASH_KERNEL_FROM: ByteSize = ByteSize::gib(2);
-/// The memory from which on it reserves more: the lists of pages that a dump is chosen by grow with memory.
+/// The memory from which on it reserves more: such machines have more devices, and the more of the lists of pages fits into memory, the
+/// fewer times makedumpfile goes over the pages (makedumpfile(8), `--cyclic-buffer`).
 const LARGE_MEMORY: ByteSize = ByteSize::gib(64);
 
 /// A network card with virtual functions.
@@ -222,11 +223,13 @@ impl CrashMemory {
     }
 }
 
-/// What is reserved below and from [`LARGE_MEMORY`] on. The kernel of Arm needs more of it for itself.
+/// What is reserved below and from [`LARGE_MEMORY`] on. Debian's kernel takes 60 MiB for itself, the initrd with the modules of a small
+/// machine 110 MiB, drivers and programs 72 MiB, which is counted anew at each start (`node::crash::load`); the rest is for the drivers of
+/// servers. The kernel of Arm needs more of it for itself.
 const fn usual_reservations(architecture: Architecture) -> (ByteSize, ByteSize) {
     match architecture {
-        Architecture::Amd64 => (ByteSize::mib(256), ByteSize::mib(512)),
-        Architecture::Arm64 => (ByteSize::mib(320), ByteSize::mib(576)),
+        Architecture::Amd64 => (ByteSize::mib(320), ByteSize::mib(512)),
+        Architecture::Arm64 => (ByteSize::mib(384), ByteSize::mib(576)),
     }
 }
 
@@ -327,8 +330,8 @@ mod tests {
     fn a_crash_kernel_gets_memory_as_the_machine_has_it_or_as_it_is_said() {
         let memory = |text: &str| host(&format!("{{crash_kernel: {text}}}"));
         let word = |text: &str, of| memory(text).kernel_words(of).join(" ");
-        assert_eq!(word("true", Architecture::Amd64), "crashkernel=2G-64G:256M,64G-:512M");
-        assert_eq!(word("true", Architecture::Arm64), "crashkernel=2G-64G:320M,64G-:576M");
+        assert_eq!(word("true", Architecture::Amd64), "crashkernel=2G-64G:320M,64G-:512M");
+        assert_eq!(word("true", Architecture::Arm64), "crashkernel=2G-64G:384M,64G-:576M");
         assert_eq!(word("384M", Architecture::Arm64), "crashkernel=384M");
         assert_eq!(word("1G", Architecture::Amd64), "crashkernel=1024M");
         assert_eq!(word("false", Architecture::Amd64), "");
@@ -342,7 +345,7 @@ mod tests {
         };
         assert_eq!(
             [of("true", 1), of("true", 2), of("true", 63), of("true", 64)],
-            [None, Some(256), Some(256), Some(512)]
+            [None, Some(320), Some(320), Some(512)]
         );
         assert_eq!([of("384M", 1), of("false", 64)], [Some(384), None]);
     }

@@ -17,8 +17,13 @@ const NOT_NEEDED: [&str; 6] = [
     "/sound/",
 ];
 
-/// Large files for the network, which a dump does not need, and names of devices for people.
-const NOT_NEEDED_FILES: [&str; 3] = ["usr/lib/udev/hwdb.bin", "usr/sbin/NetworkManager", "usr/bin/nmcli"];
+/// Files for the network, which a dump does not need, and names of devices for people.
+const NOT_NEEDED_FILES: [&str; 4] = [
+    "usr/lib/udev/hwdb.bin",
+    "usr/sbin/NetworkManager",
+    "usr/bin/nmcli",
+    "var/lib/dracut/hooks/cmdline/29-parse-livenet.sh",
+];
 
 /// Directories of firmware in an initrd.
 const FIRMWARE: [&str; 2] = ["usr/lib/firmware/", "lib/firmware/"];
@@ -88,6 +93,8 @@ virtio_net 131072 0 - Live 0x0000000000000000
 net_failover 24576 1 virtio_net, Live 0x0000000000000000
 virtio_blk 40960 7 - Live 0x0000000000000000
 raid1 65536 0 - Live 0x0000000000000000
+dm_multipath 65536 0 - Live 0x0000000000000000
+scsi_dh_alua 65536 0 - Live 0x0000000000000000
 qla2xxx 917504 0 - Live 0x0000000000000000
 drm 700000 2 simpledrm,drm_kms_helper, Live 0x0000000000000000
 kvm 1000000 1 kvm_intel, Live 0x0000000000000000
@@ -110,7 +117,20 @@ kvm 1000000 1 kvm_intel, Live 0x0000000000000000
     fn modules_that_run_the_disks_are_taken_and_those_of_cards_only_where_a_disk_needs_them() {
         let part = InitrdPart::of_loaded(LOADED, &files());
         let names: Vec<_> = part.modules.iter().map(String::as_str).collect();
-        assert_eq!(names, ["bnx2i", "cnic", "kvm", "net_failover", "qla2xxx", "raid1", "virtio_blk"]);
+        assert_eq!(
+            names,
+            [
+                "bnx2i",
+                "cnic",
+                "dm_multipath",
+                "kvm",
+                "net_failover",
+                "qla2xxx",
+                "raid1",
+                "scsi_dh_alua",
+                "virtio_blk"
+            ]
+        );
     }
 
     #[test]
@@ -128,6 +148,13 @@ kvm 1000000 1 kvm_intel, Live 0x0000000000000000
             ("lib/firmware/intel/ice/ddp/ice.pkg", true),
             ("usr/lib/firmware/amdgpu/a.bin", false),
             ("usr/lib/udev/hwdb.bin", false),
+            ("var/lib/dracut/hooks/cmdline/29-parse-livenet.sh", false),
+            ("var/lib/dracut/hooks/cmdline/37-parse-crash.sh", true),
+            // A persistent partition on an array or a map needs these.
+            ("usr/sbin/mdadm", true),
+            ("usr/sbin/multipathd", true),
+            ("usr/lib/nqrust/multipath/60-multipath.rules", true),
+            ("usr/lib/modules/1/kernel/drivers/md/raid1.ko", true),
         ] {
             assert_eq!(part.has(path), kept, "{path}");
         }
