@@ -137,10 +137,19 @@ fn a_kernel_in_place_of_a_crashed_one_needs_no_root_file_system_and_waits_for_th
         "ConditionKernelCommandLine=nqrust.crash",
         "SuccessAction=reboot-force",
         "FailureAction=reboot-force",
+        "JobTimeoutAction=reboot-force",
         "ExecStart=/usr/bin/installer --progress plain crash dump",
     ] {
         assert!(unit.lines().any(|found| found == line), "{line}");
     }
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../overlays/rootfs/usr/lib/systemd/system/nqrust-crash.service");
+    let disarm = format!(
+        "ExecStop=-/usr/bin/rm -f {}/{}\n",
+        machine::crash_dumps::DIRECTORY,
+        machine::crash_dumps::ARMED
+    );
+    assert!(fs::read_to_string(unit).unwrap().contains(&disarm), "{disarm}");
     let setup = fs::read_to_string(module.join("module-setup.sh")).unwrap();
     assert!(setup.contains("inst_hook cmdline 37 \"$moddir/parse-crash.sh\"\n"));
     assert!(

@@ -2,9 +2,13 @@
 //!
 //! A dump is a directory with the moment of the crash in its name: the kernel's messages as text, the dump itself where there was room
 //! for it, and a record. Until all of it is on the disk the name ends with [`PARTIAL`].
+//!
+//! A crash whose kernel did not even reach the partition leaves nothing there. So a node with a loaded crash kernel keeps [`ARMED`] until it
+//! shuts down, or its crash is recorded. Where a start finds that of an earlier one, it writes [`UNEXPLAINED`].
 
 use std::fmt;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -14,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::inventory::directory_names;
 use crate::paths::below;
 use base::failure::{Class, Classify};
-use base::files::read_text;
+use base::files::{make_directory, read_text, read_text_if_present, write_atomically};
 use base::size::ByteSize;
 
 /// Where dumps are on a node.
@@ -29,6 +33,11 @@ pub const MESSAGES: &str = "dmesg.txt";
 pub const DUMP: &str = "vmcore";
 /// The [`CrashRecord`].
 pub const RECORD: &str = "crash.json";
+/// Beside the dumps: the boot ID of the start whose crash kernel is loaded.
+pub const ARMED: &str = "armed";
+/// Beside the dumps: the previous start of the node ended without a shutdown and without a crash that was recorded. It is an
+/// [`UnexplainedEnd`].
+const UNEXPLAINED: &str = "unexplained.json";
 
 /// The form of a name: the moment in UTC.
 const NAME: &str = "%Y%m%dT%H%M%SZ";
@@ -47,6 +56,16 @@ pub struct CrashRecord {
     /// Why there is no dump.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lacking: Option<String>,
+    /// What was free of the crash kernel's memory before it wrote the dump, in bytes (MemAvailable of `/proc/meminfo`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_available: Option<u64>,
+}
+
+/// The end of a start of the node that nothing explains.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnexplainedEnd {
+    /// When the start began whose crash kernel wrote nothing, in UTC.
+    pub started: String,
 }
 
 /// A crash of which something is kept.
@@ -94,13 +113,92 @@ pub fn of_node(root: &Path) -> Vec<CrashDump> {
     complete(&below(root, DIRECTORY)).into_iter().map(read).collect()
 }
 
-/// Removes what a power cut or a second crash has left incomplete below a directory.
-pub fn remove_partial(directory: &Path) -> Result<()> {
-    for name in directory_names(directory).into_iter().filter(|name| name.ends_with(PARTIAL)) {
-        let path = directory.join(name);
-        fs::remove_dir_all(&path).class(Class::DiskIo, || format!("removing {}", path.display()))?;
+/// Ends what a power cut, a time limit or a second crash has left incomplete below a directory: messages and record are kept, and what there
+/// is of a dump is removed.
+///
+/// # Errors
+/// [`Class::DiskIo`] if files cannot be removed or renamed.
+pub fn settle_partial(directory: &Path) -> Result<()> {
+    for name in directory_names(directory) {
+        let Some(whole) = name.strip_suffix(PARTIAL).map(|whole| directory.join(whole)) else { continue };
+        let path = directory.join(&name);
+        if path.join(RECORD).exists() && !whole.exists() {
+            remove_if_present(&path.join(DUMP))?;
+            fs::rename(&path, &whole).class(Class::DiskIo, || format!("renaming {}", path.display()))?;
+        } else {
+            fs::remove_dir_all(&path).class(Class::DiskIo, || format!("removing {}", path.display()))?;
+        }
     }
     Ok(())
+}
+
+/// Notes that the crash kernel of the start with this boot ID is loaded.
+///
+/// # Errors
+/// [`Class::DiskIo`] if the file cannot be written.
+pub fn arm(root: &Path, boot_id: &str) -> Result<()> {
+    let directory = below(root, DIRECTORY);
+    make_directory(&directory, 0o700)?;
+    write_atomically(&directory.join(ARMED), boot_id.as_bytes(), 0o600)
+}
+
+/// Judges how the previous start of the node at `root` ended, at the start with this boot ID, and notes it for the status.
+///
+/// # Errors
+/// [`Class::DiskIo`] if files cannot be read, written or removed.
+pub fn judge_previous_end(root: &Path, boot_id: &str) -> Result<Option<UnexplainedEnd>> {
+    let directory = below(root, DIRECTORY);
+    let (armed, note) = (directory.join(ARMED), directory.join(UNEXPLAINED));
+    let began = match read_text_if_present(&armed)? {
+        // This start itself: the unit was started again.
+        Some(id) if id == boot_id => return Ok(unexplained_end(root)),
+        Some(_) => fs::metadata(&armed).and_then(|metadata| metadata.modified()).ok(),
+        None => None,
+    };
+    let began = began.and_then(|began| Timestamp::try_from(began).ok());
+    let end = began.map(|began| UnexplainedEnd { started: format!("{began:.0}") });
+    match &end {
+        Some(end) => write_atomically(&note, serde_json::to_string(end)?.as_bytes(), 0o600)?,
+        None => remove_if_present(&note)?,
+    }
+    disarm(&directory)?;
+    Ok(end)
+}
+
+/// Notes that the end of the start whose crash kernel was loaded is explained; `directory` is that of the dumps. A shutdown does the same
+/// (`nqrust-crash.service`).
+///
+/// # Errors
+/// [`Class::DiskIo`] if the file cannot be removed.
+pub fn disarm(directory: &Path) -> Result<()> {
+    remove_if_present(&directory.join(ARMED))
+}
+
+/// The end of the previous start of the node at `root`, if nothing explains it.
+#[must_use]
+pub fn unexplained_end(root: &Path) -> Option<UnexplainedEnd> {
+    let text = read_text(&below(root, DIRECTORY).join(UNEXPLAINED)).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+fn remove_if_present(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).class(Class::DiskIo, || format!("removing {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl fmt::Display for UnexplainedEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the start of {} ended without a shutdown and without a record: the machine lost power or was reset, or its crash kernel \
+             did not reach the persistent partition",
+            self.started
+        )
+    }
 }
 
 impl fmt::Display for CrashDump {
@@ -148,11 +246,49 @@ mod tests {
                 "2026-11-28T23:59:59Z: sysrq triggered crash (45 MiB in /var/lib/nqrust/crash/20261128T235959Z)",
             ]
         );
+    }
+
+    #[test]
+    fn an_interrupted_dump_keeps_its_messages_and_says_that_it_is_not_complete() {
+        let root = tempfile::tempdir().unwrap();
         let directory = below(root.path(), DIRECTORY);
-        remove_partial(&directory).unwrap();
-        assert!(!directory.join("20261129T040000Z.partial").exists() && directory.join("notes").exists());
-        assert_eq!(of_node(root.path()).len(), 2);
-        remove_partial(Path::new("/nonexistent")).unwrap();
+        put(root.path(), "20261129T040000Z.partial", r#"{"kernel": "6.12.1", "lacking": "interrupted"}"#);
+        for file in [MESSAGES, DUMP] {
+            fs::write(directory.join("20261129T040000Z.partial").join(file), "x").unwrap();
+        }
+        // Nothing is known of one without a record.
+        fs::create_dir_all(directory.join("20261129T050000Z.partial")).unwrap();
+        fs::create_dir_all(directory.join("notes")).unwrap();
+        settle_partial(&directory).unwrap();
+        let found = of_node(root.path());
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].record.lacking.as_deref(), Some("interrupted"));
+        let kept = directory.join("20261129T040000Z");
+        assert!(
+            kept.join(MESSAGES).exists() && !kept.join(DUMP).exists() && directory.join("notes").exists()
+        );
+        assert!(!directory.join("20261129T050000Z.partial").exists());
+        settle_partial(Path::new("/nonexistent")).unwrap();
+    }
+
+    #[test]
+    fn an_end_without_shutdown_and_without_a_recorded_crash_is_noted_until_the_next_one() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        assert_eq!(judge_previous_end(root, "1").unwrap(), None);
+        arm(root, "1").unwrap();
+        assert_eq!(judge_previous_end(root, "1").unwrap(), None, "it is the same start");
+        let end = judge_previous_end(root, "2").unwrap().unwrap();
+        assert!(
+            end.to_string().starts_with("the start of 20") && end.to_string().contains("lost power"),
+            "{end}"
+        );
+        assert_eq!(unexplained_end(root), Some(end));
+        arm(root, "2").unwrap();
+        // A shutdown, and a crash that was recorded.
+        disarm(&below(root, DIRECTORY)).unwrap();
+        assert_eq!(judge_previous_end(root, "3").unwrap(), None);
+        assert_eq!(unexplained_end(root), None);
     }
 
     #[test]

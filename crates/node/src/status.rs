@@ -16,7 +16,7 @@ use cluster::stages::observed_node::ObservedNode;
 use cluster::stages::readiness_watch::{self, ReadyRecord};
 use cluster::stages::{self, Stage};
 use machine::arrays::{self, ArrayStatus};
-use machine::crash_dumps::{self, CrashDump};
+use machine::crash_dumps::{self, CrashDump, UnexplainedEnd};
 use machine::disk_paths::DiskPaths;
 use machine::host::{self, SettingState};
 use machine::image_health::ImageHealth;
@@ -61,6 +61,9 @@ pub struct Status {
     /// The dumps of kernels that crashed, the newest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub crashes: Vec<CrashDump>,
+    /// The end of the previous start, if it was neither a shutdown nor a crash that was recorded; only with a crash kernel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unexplained_end: Option<UnexplainedEnd>,
     /// How long flushed writes took when the disk of etcd was last measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_latency: Option<WriteLatency>,
@@ -113,6 +116,7 @@ impl Status {
             network_disks: sessions::of_node(root),
             host: host::states(root, &config.os),
             crashes: crash_dumps::of_node(root),
+            unexplained_end: crash_dumps::unexplained_end(root),
             write_latency: WriteLatency::recorded(root),
             pending: applied.document != Some(apply::digest_of(&below(root, DOCUMENT))?),
             images: BlobCount { expected, present, deferred },
@@ -219,6 +223,9 @@ impl fmt::Display for Status {
         }
         for (index, crash) in self.crashes.iter().enumerate() {
             writeln!(f, "{:9} {crash}", if index == 0 { "crashes" } else { "" })?;
+        }
+        if let Some(end) = &self.unexplained_end {
+            writeln!(f, "restart   {end}")?;
         }
         self.cluster(f)?;
         for (index, place) in self.mounts.iter().enumerate() {
@@ -449,6 +456,12 @@ mod tests {
         assert!(status.to_string().contains(expected), "{status}");
         let value = serde_json::to_value(&status).unwrap();
         assert_eq!(value["crashes"][1]["dump_bytes"], 47_185_920);
+        assert!(value["unexplained_end"].is_null());
+        fs::remove_dir_all(below(root.path(), crash_dumps::DIRECTORY)).unwrap();
+        crash_dumps::arm(root.path(), "an earlier start").unwrap();
+        let end = crash_dumps::judge_previous_end(root.path(), "this start").unwrap().unwrap();
+        let text = gather(root.path()).unwrap().to_string();
+        assert!(text.contains(&format!("\nrestart   {end}\n")), "{text}");
     }
 
     #[test]

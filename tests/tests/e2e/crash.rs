@@ -66,6 +66,7 @@ fn a_node_whose_kernel_crashes_writes_a_dump_and_comes_back_with_and_without_roo
         checks.equal("the crashes", crashes.len(), 2);
         checks.that(&format!("the newest has no dump: {crashes:?}"), crashes[0]["dump_bytes"].is_null());
         checks.contains("why it has none", &crashes[0]["lacking"].to_string(), "stay free");
+        checks.that("both ends are explained", status["unexplained_end"].is_null());
         checks.that("the older one has its dump", crashes[1]["dump_bytes"].is_u64());
         let failed = ssh.run("systemctl list-units --failed --no-legend --plain")?;
         checks.equal("units that failed", failed.trim(), "");
@@ -122,6 +123,8 @@ fn written(ssh: &Ssh, checks: &mut Checks) -> Result<()> {
     checks.equal("the reason", crash["reason"].as_str(), Some("sysrq triggered crash"));
     let bytes = crash["dump_bytes"].as_u64().context("a dump")?;
     checks.that(&format!("a dump of {bytes} bytes"), (4 << 20..2 << 30).contains(&bytes));
+    let available = crash["memory_available"].as_u64().context("the memory of the crash kernel")?;
+    checks.that(&format!("{available} bytes of the crash kernel's memory were free"), available > 32 << 20);
     let directory = crash["directory"].as_str().context("the directory of the dump")?;
     let told = ssh.run("sudo -n installer status")?;
     checks.contains("the status", &told, &format!(" in {directory})"));

@@ -2,14 +2,15 @@
 //!
 //! The kernel's messages come first: they are small, and often enough. The dump has the pages of the kernel itself (makedumpfile(8), `-d
 //! 31`), which hold secrets, so only root may read it. It never takes the room that the node needs, and a start of the node goes on
-//! whatever becomes of it.
+//! whatever becomes of it. A node that crashes again and again keeps its newest dump until a newer one is complete.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::iter;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use base::command::{Invocation, Runner};
 use base::failure::{Class, Classify, Failure, causes};
@@ -23,6 +24,10 @@ use model::boot::crash;
 const OLD_MEMORY: &str = "proc/vmcore";
 /// How many dumps there are at most, with the new one.
 const DUMPS_MAX: usize = 3;
+/// The same of crashes without a dump. Their messages have a few MiB at most, the size of the kernel's log.
+const MESSAGES_MAX: usize = 10;
+/// What a record says until the dump is complete.
+const INTERRUPTED: &str = "the machine restarted before the dump was complete";
 /// The part of the file system that stays free, of 100: above what the kubelet wants for images and containers before it removes some
 /// (<https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/>).
 const FREE_PERCENT: u64 = 20;
@@ -100,11 +105,9 @@ pub fn dump(
 fn write(places: &DumpPlaces<'_>, runner: &dyn Runner, now: Timestamp) -> Result<CrashRecord> {
     let directory = places.mount.join(DIRECTORY_ON_PARTITION);
     make_directory(&directory, 0o700)?;
-    crash_dumps::remove_partial(&directory)?;
-    let older = crash_dumps::complete(&directory);
-    let (kept, gone) = older.split_at(older.len().min(DUMPS_MAX - 1));
-    gone.iter().try_for_each(|(_, path)| remove(path))?;
-    let name = crash_dumps::name(now);
+    // What is left of an earlier dump is no reason to write none.
+    let _ = crash_dumps::settle_partial(&directory);
+    let name = unused_name(&directory, now);
     let (partial, whole) = (directory.join(format!("{name}{PARTIAL}")), directory.join(&name));
     make_directory(&partial, 0o700)?;
     let vmcore = places.root.join(OLD_MEMORY);
@@ -116,13 +119,20 @@ fn write(places: &DumpPlaces<'_>, runner: &dyn Runner, now: Timestamp) -> Result
             .trim()
             .to_owned(),
         reason: read_text_if_present(&messages).ok().flatten().and_then(|text| reason(&text)),
-        ..CrashRecord::default()
+        dump_bytes: None,
+        lacking: Some(INTERRUPTED.to_owned()),
+        memory_available: memory_available(places.root),
     };
-    let paths: Vec<_> = kept.iter().map(|(_, path)| path.clone()).collect();
-    let written =
-        make_room(places, &directory, &vmcore, paths).and_then(|most| copy(runner, &vmcore, &dump, most));
+    let put_down = |record: &CrashRecord| -> Result<()> {
+        write_atomically(&partial.join(RECORD), serde_json::to_string(record)?.as_bytes(), 0o600)?;
+        [&messages, &dump].into_iter().filter(|path| path.exists()).try_for_each(|path| flush(path))
+    };
+    // Of what ends the machine from here on, the next start finds the messages and this.
+    put_down(&record)?;
+    let _ = crash_dumps::disarm(&directory);
+    let written = make_room(places, &directory, &vmcore).and_then(|most| copy(runner, &vmcore, &dump, most));
     match written {
-        Ok(bytes) => record.dump_bytes = Some(bytes),
+        Ok(bytes) => (record.dump_bytes, record.lacking) = (Some(bytes), None),
         Err(error) => {
             let _ = fs::remove_file(&dump);
             record.lacking = Some(causes(&error).join(": "));
@@ -132,25 +142,49 @@ fn write(places: &DumpPlaces<'_>, runner: &dyn Runner, now: Timestamp) -> Result
         // Neither has come: the record alone says why.
         record.lacking.get_or_insert_default().push_str(&format!("; {}", causes(error).join(": ")));
     }
-    write_atomically(&partial.join(RECORD), serde_json::to_string(&record)?.as_bytes(), 0o600)?;
-    for path in [&messages, &dump].into_iter().filter(|path| path.exists()) {
-        flush(path)?;
-    }
+    put_down(&record)?;
     fs::rename(&partial, &whole).class(Class::DiskIo, || format!("renaming {}", partial.display()))?;
     flush(&directory)?;
+    // The dump is there, whether or not older ones can be removed.
+    let _ = remove_surplus(&directory, &whole);
     Ok(record)
 }
 
-/// How large a dump may be. Removes older dumps, given from the newest, where that makes enough room.
-fn make_room(
-    places: &DumpPlaces<'_>,
-    directory: &Path,
-    vmcore: &Path,
-    mut older: Vec<PathBuf>,
-) -> Result<ByteSize> {
+/// A name for a dump of this moment that no other has: the clock of a machine may be wrong at each start in the same way.
+fn unused_name(directory: &Path, now: Timestamp) -> String {
+    let moments = (0..).map_while(|second| now.checked_add(SignedDuration::from_secs(second)).ok());
+    let mut names = moments.map(crash_dumps::name);
+    names.find(|name| !directory.join(name).exists()).unwrap_or_else(|| crash_dumps::name(now))
+}
+
+fn memory_available(root: &Path) -> Option<u64> {
+    let text = read_text_if_present(&root.join("proc/meminfo")).ok().flatten()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// Removes the oldest dumps and the oldest crashes without one beyond what is kept of each. `new` is the newest whatever its name says.
+fn remove_surplus(directory: &Path, new: &Path) -> Result<()> {
+    let older = crash_dumps::complete(directory).into_iter().map(|(_, path)| path);
+    let (mut dumps, mut messages) = (DUMPS_MAX, MESSAGES_MAX);
+    for path in iter::once(new.to_owned()).chain(older.filter(|path| path != new)) {
+        let left = if path.join(DUMP).exists() { &mut dumps } else { &mut messages };
+        match left.checked_sub(1) {
+            Some(fewer) => *left = fewer,
+            None => remove(&path)?,
+        }
+    }
+    Ok(())
+}
+
+/// How large a dump may be. Removes older dumps where that makes enough room, from the oldest on, but not the newest: the new one may
+/// come to nothing.
+fn make_room(places: &DumpPlaces<'_>, directory: &Path, vmcore: &Path) -> Result<ByteSize> {
     let memory =
         fs::metadata(vmcore).class(Class::Hardware, || format!("reading {}", vmcore.display()))?.len();
     let wanted = ByteSize::bytes(memory / USUAL_PART).max(SMALLEST);
+    let complete = crash_dumps::complete(directory).into_iter().map(|(_, path)| path);
+    let mut older: Vec<_> = complete.filter(|path| path.join(DUMP).exists()).skip(1).collect();
     loop {
         let most = (places.room)(directory)?.for_dump();
         let takes: u64 = older.iter().map(|path| size_of(path)).sum();
@@ -212,6 +246,7 @@ mod tests {
     use base::failure::class_of;
     use std::cell::RefCell;
     use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
     use testing::runner::ScriptedRunner;
 
     const LINE: &str = "quiet nqrust.crash=PARTUUID=0a0b0c0d-0000-4000-8000-000000000007";
@@ -244,6 +279,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir_all(root.path().join("proc/sys/kernel")).unwrap();
         fs::write(root.path().join("proc/sys/kernel/osrelease"), "6.12.1-amd64\n").unwrap();
+        fs::write(root.path().join("proc/meminfo"), "MemTotal: 240000 kB\nMemAvailable:    2048 kB\n")
+            .unwrap();
         File::create(root.path().join(OLD_MEMORY)).unwrap().set_len(2 << 30).unwrap();
         Crashed { root, free: free.to_vec(), dump_bytes, commands: Vec::new() }
     }
@@ -305,7 +342,8 @@ mod tests {
                 kernel: "6.12.1-amd64".into(),
                 reason: Some("sysrq triggered crash".into()),
                 dump_bytes: Some(45 * MIB),
-                lacking: None
+                lacking: None,
+                memory_available: Some(2 * MIB),
             }
         );
         let at = "/mnt/lib/nqrust/crash/20261129T023105Z.partial";
@@ -386,6 +424,84 @@ mod tests {
         let record = crashed.dump("2026-11-29T02:31:02Z").unwrap();
         assert!(record.lacking.is_some());
         assert_eq!(crashed.names(), ["20261129T023101Z", "20261129T023102Z"]);
+    }
+
+    #[test]
+    fn a_node_that_crashes_again_and_again_keeps_its_newest_dump_until_a_newer_one_is_complete() {
+        let mut crashed = crashed(&[6 * GIB], 300 * MIB);
+        for second in 1..=3 {
+            crashed.dump(&format!("2026-11-29T02:31:0{second}Z")).unwrap();
+        }
+        // There would be room if every older dump were removed; the new one turns out larger than that.
+        crashed.free = vec![2 * GIB + 10 * MIB];
+        crashed.dump_bytes = 8 * GIB;
+        for minute in 10..30 {
+            let record = crashed.dump(&format!("2026-11-29T02:{minute}:00Z")).unwrap();
+            assert!(record.lacking.is_some() && record.dump_bytes.is_none());
+        }
+        let directory = crashed.directory();
+        let with_dump = |name: &String| directory.join(name).join(DUMP).exists();
+        let (dumps, messages): (Vec<_>, Vec<_>) = crashed.names().into_iter().partition(with_dump);
+        assert_eq!(dumps, ["20261129T023103Z"]);
+        assert_eq!(messages.len(), MESSAGES_MAX);
+        assert_eq!(messages.last().map(String::as_str), Some("20261129T022900Z"), "{messages:?}");
+    }
+
+    #[test]
+    fn a_dump_whose_clock_goes_wrong_is_neither_lost_nor_in_the_place_of_another() {
+        let mut crashed = crashed(&[6 * GIB], MIB);
+        for second in 1..=3 {
+            crashed.dump(&format!("2026-11-29T02:31:0{second}Z")).unwrap();
+        }
+        for _ in 0..2 {
+            crashed.dump("1970-01-01T00:00:00Z").unwrap();
+        }
+        assert_eq!(crashed.names(), ["19700101T000001Z", "20261129T023102Z", "20261129T023103Z"]);
+    }
+
+    #[test]
+    fn what_ends_the_machine_while_it_writes_leaves_the_messages_and_why_there_is_no_dump() {
+        let crashed = crashed(&[6 * GIB], MIB);
+        let partial = crashed.directory().join("20261129T023105Z.partial");
+        let armed = crashed.directory().join(crash_dumps::ARMED);
+        fs::create_dir_all(crashed.directory()).unwrap();
+        fs::write(&armed, "a start").unwrap();
+        let room = |_: &Path| -> Result<FileSystemRoom> {
+            let text = fs::read_to_string(partial.join(RECORD)).unwrap();
+            let record: CrashRecord = serde_json::from_str(&text).unwrap();
+            assert_eq!(record.lacking.as_deref(), Some(INTERRUPTED));
+            assert_eq!(record.reason.as_deref(), Some("sysrq triggered crash"));
+            assert!(!armed.exists(), "the end is explained");
+            anyhow::bail!("looked at")
+        };
+        let told = |invocation: &Invocation| {
+            fs::write(invocation.args.last().unwrap(), MESSAGE)?;
+            Ok(Vec::new())
+        };
+        let runner = ScriptedRunner::silent().reply("--dump-dmesg", told);
+        let mount = crashed.root.path().join("mnt");
+        let places = DumpPlaces { root: crashed.root.path(), mount: &mount, room: &room };
+        let now = "2026-11-29T02:31:05Z".parse().unwrap();
+        let record = dump(&places, LINE, &mut Partition, &runner, now).unwrap();
+        assert_eq!(record.lacking.as_deref(), Some("looked at"));
+    }
+
+    #[test]
+    fn a_program_that_is_killed_is_the_reason_for_no_dump_and_the_partition_is_unmounted() {
+        let crashed = crashed(&[6 * GIB], MIB);
+        let room = |_: &Path| Ok(FileSystemRoom { size: ByteSize::gib(10), free: ByteSize::gib(6) });
+        let killed = |invocation: &Invocation| {
+            fs::write(invocation.args.last().unwrap(), "half of it")?;
+            anyhow::bail!("prlimit ended with signal: 9 (SIGKILL)")
+        };
+        let runner = ScriptedRunner::silent().reply("prlimit", killed);
+        let mount = crashed.root.path().join("mnt");
+        let places = DumpPlaces { root: crashed.root.path(), mount: &mount, room: &room };
+        let now = "2026-11-29T02:31:05Z".parse().unwrap();
+        let record = dump(&places, LINE, &mut Partition, &runner, now).unwrap();
+        assert!(record.lacking.unwrap().contains("SIGKILL"));
+        assert!(!crashed.directory().join("20261129T023105Z").join(DUMP).exists());
+        assert!(runner.commands().last().unwrap().starts_with("umount "));
     }
 
     #[test]

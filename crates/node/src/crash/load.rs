@@ -18,7 +18,7 @@ use base::files::{read_text, read_text_if_present};
 use base::size::ByteSize;
 use formats::{initrd, kernel_image, kernel_modules};
 use install::execute::SlotSource;
-use machine::crash_dumps;
+use machine::crash_dumps::{self, UnexplainedEnd};
 use machine::host::{self, crash_reservation};
 use machine::paths::{DOCUMENT, below};
 use medium::payload_sources::PayloadSource;
@@ -40,6 +40,8 @@ const ALLOCATED_MEMORY: ByteSize = ByteSize::mib(24);
 /// crashed kernel in what is free, and goes over its memory several times where that does not hold all of them (makedumpfile(8),
 /// `--cyclic-buffer`), so this does not grow with the memory of the machine.
 const PROGRAMS_MEMORY: ByteSize = ByteSize::mib(48);
+/// Tells the starts of a machine apart.
+const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
 /// What the running kernel adds to the command line: where the old memory is described (`elfcorehdr=`).
 const ADDED_BYTES: usize = 64;
 
@@ -58,14 +60,20 @@ pub struct CrashKernel {
 /// [`Class::Hardware`] if no memory or too little is reserved, the release has no makedumpfile, or the dump would go to a disk over the
 /// network; the error of `loader`.
 pub fn load(root: &Path, runner: &dyn Runner, loader: &dyn Fn(&CrashKernel) -> Result<()>) -> Result<String> {
-    crash_dumps::remove_partial(&below(root, crash_dumps::DIRECTORY))?;
+    let boot_id = read_text(&root.join(BOOT_ID))?;
+    let told = settle_previous(root, boot_id.trim());
     let prepared = prepare(root, runner, loader);
     host::note_crash_kernel(root, prepared.as_ref().err().map(reason).as_deref())?;
-    Ok(match prepared? {
+    let text = match prepared? {
         Preparation::NotNeeded(why) => why.to_owned(),
         Preparation::Loaded { initrd, reserved } => {
+            crash_dumps::arm(root, boot_id.trim())?;
             format!("The crash kernel is loaded, with an initrd of {initrd}; {reserved} are reserved for it.")
         }
+    };
+    Ok(match told? {
+        Some(end) => format!("{text} Before, {end}."),
+        None => text,
     })
 }
 
@@ -84,6 +92,12 @@ enum Preparation {
         initrd: ByteSize,
         reserved: ByteSize,
     },
+}
+
+/// Ends what the previous start has left, and judges how it ended.
+fn settle_previous(root: &Path, boot_id: &str) -> Result<Option<UnexplainedEnd>> {
+    crash_dumps::settle_partial(&below(root, crash_dumps::DIRECTORY))?;
+    crash_dumps::judge_previous_end(root, boot_id)
 }
 
 /// Hands the kernel to `loader` where the node is to have one.
@@ -242,6 +256,7 @@ mod tests {
         for (path, text) in [
             ("oem/node.yaml", document),
             ("proc/cmdline", LINE),
+            ("proc/sys/kernel/random/boot_id", "7\n"),
             (
                 "proc/modules",
                 "virtio_blk 40960 7 - Live 0x0\nvirtio_net 40960 7 - Live 0x0\nbuiltin_only 1 0 - Live 0x0\n",
@@ -268,9 +283,10 @@ mod tests {
         let directory = below(root.path(), crash_dumps::DIRECTORY);
         let partial = directory.join("20261129T023105Z.partial");
         fs::create_dir_all(&partial).unwrap();
+        crash_dumps::arm(root.path(), "6").unwrap();
         let told = load(root.path(), &ScriptedRunner::silent(), &|_| panic!("it is not asked for")).unwrap();
-        assert_eq!(told, "The document asks for no crash kernel.");
-        assert!(!partial.exists());
+        assert!(told.starts_with("The document asks for no crash kernel. Before, the start of "), "{told}");
+        assert!(!partial.exists() && !directory.join(crash_dumps::ARMED).exists());
     }
 
     #[test]

@@ -67,6 +67,7 @@ pub(super) fn ready() -> NodePageFacts {
             arrays: Vec::new(),
             host: Vec::new(),
             crashes: Vec::new(),
+            unexplained_end: None,
             write_latency: None,
             pending: false,
             images: BlobCount { expected: 214, present: 214, deferred: false },
