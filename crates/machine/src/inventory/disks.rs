@@ -20,6 +20,7 @@ use super::sysfs::{Roots, attribute, names, node, number};
 use super::table;
 use super::udev::UdevRecord;
 use super::usage::DeviceUsage;
+use base::files::read_at_most;
 use base::size::ByteSize;
 
 /// The kernel counts `size` and `start` in units of 512 bytes whatever the sector size
@@ -121,7 +122,9 @@ impl DiskScan<'_> {
         let flag = |file: &str| number(&path.join(file)) == Some(1);
         let text = |files: &[&str]| files.iter().find_map(|file| attribute(&path.join(file)));
         let record = UdevRecord::read(self.roots, attribute(&path.join("dev")).as_deref());
-        let serial = text(&["serial", "device/serial", "device/vpd_pg80"]).map(printable);
+        let serial = text(&["serial", "device/serial"])
+            .or_else(|| unit_serial_number(&path.join("device/vpd_pg80")))
+            .map(|serial| printable(&serial));
         let boot_medium = self.usage.is_boot_medium(name)
             || partitions.iter().any(|part| self.usage.is_boot_medium(&part.name));
         let remote = remote(&self.roots.sys, path);
@@ -235,8 +238,14 @@ impl DiskScan<'_> {
     }
 }
 
-/// The unit serial number page of SCSI begins with a binary header of four bytes; the printable rest is the number.
-fn printable(text: String) -> String {
+/// The number in the unit serial number page of a SCSI disk, behind its header of four bytes, whose last is the length and may be a
+/// printable character (SPC-4, 7.8.19).
+fn unit_serial_number(page: &Path) -> Option<String> {
+    let bytes = read_at_most(page, 4096).ok()?;
+    Some(String::from_utf8_lossy(bytes.get(4..)?).into_owned())
+}
+
+fn printable(text: &str) -> String {
     text.chars().filter(|c| c.is_ascii_graphic() || *c == ' ').collect::<String>().trim().to_owned()
 }
 

@@ -125,6 +125,15 @@ fn udev_is_asked_for_what_sysfs_does_not_tell() {
 }
 
 #[test]
+fn the_length_in_front_of_a_serial_number_is_no_part_of_it() {
+    let machine = MachineTree::new("");
+    machine.disk("sda", "8:0", ByteSize::gib(8));
+    let number = format!("{:>36}", "beaf11");
+    machine.file("sys/block/sda/device/vpd_pg80", &["\0\u{1}\0$", &number].concat());
+    assert_eq!(scan(&machine).disks[0].serial.as_deref(), Some("beaf11"));
+}
+
+#[test]
 fn the_namespaces_of_a_controller_are_told_apart() {
     let machine = MachineTree::new("");
     for (name, number, namespace) in [("nvme0n1", "259:0", "1\n"), ("nvme0n2", "259:1", "2\n")] {
