@@ -17,7 +17,11 @@ const ORIGIN_DHCP: u32 = 3;
 /// `chap-type` of a target that does not ask who this is.
 const NO_CHAP: u32 = 0;
 
-/// What the table has; empty if there is none. Parts that are not filled in, and IPv6 addresses, are left out.
+/// The most bytes of the name of an iSCSI node (RFC 7143, section 4.2.7.1).
+const NAME_BYTES: usize = 223;
+
+/// What the table has; empty if there is none. Parts that are not filled in, IPv6 addresses, and names and passwords that cannot be ones are
+/// left out: the kernel has checked the lengths and the checksum of the table, and not what it says.
 #[must_use]
 pub fn read(sys: &Path) -> NetworkDiskAccess {
     let table = sys.join("firmware/ibft");
@@ -29,7 +33,7 @@ pub fn read(sys: &Path) -> NetworkDiskAccess {
             .filter(|part| flag(part, "flags").is_none_or(|flags| flags & VALID != 0))
     };
     NetworkDiskAccess {
-        initiator: attribute(&table.join("initiator/initiator-name")),
+        initiator: iscsi_name(&table.join("initiator/initiator-name")),
         host: None,
         cards: parts("ethernet").filter_map(|part| card(&part)).collect(),
         targets: parts("target").filter_map(|part| target(&part)).collect(),
@@ -50,15 +54,23 @@ fn card(part: &Path) -> Option<CardSetup> {
 }
 
 fn target(part: &Path) -> Option<TargetPortal> {
-    let target = attribute(&part.join("target-name"))?;
+    let target = iscsi_name(&part.join("target-name"))?;
     let port = flag(part, "port").and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0)?;
     let portal = SocketAddrV4::new(address(part, "ip-addr")?, port);
     let named = || {
         let user = attribute(&part.join("chap-name"))?.parse().ok()?;
-        Some(Chap { user, password: Secret::new(attribute(&part.join("chap-secret"))?) })
+        let password =
+            attribute(&part.join("chap-secret")).filter(|text| !text.contains(char::is_control))?;
+        Some(Chap { user, password: Secret::new(password) })
     };
     let chap = if flag(part, "chap-type") == Some(NO_CHAP) { None } else { named() };
     Some(TargetPortal { protocol: DiskProtocol::Iscsi, target, portal, chap })
+}
+
+/// A name, which goes on a line of open-iscsi's files. Its letters may be capital ones: what the firmware has logged in with is right.
+fn iscsi_name(file: &Path) -> Option<String> {
+    let fits = |text: &String| text.len() <= NAME_BYTES && text.chars().all(|c| c.is_ascii_graphic());
+    attribute(file).filter(fits).filter(|text| !text.starts_with('-'))
 }
 
 fn flag(part: &Path, name: &str) -> Option<u32> {
@@ -126,6 +138,37 @@ mod tests {
         assert_eq!((access.cards[0].address, access.cards[0].vlan), (CardAddress::Dhcp, Some(7)));
         let chap = access.targets[0].chap.as_ref().unwrap();
         assert_eq!((chap.user.as_str(), chap.password.expose()), ("node-1", "correct horse"));
+    }
+
+    #[test]
+    fn a_table_of_garbage_names_nothing_and_adds_no_line_to_a_file() {
+        let with = |path: &'static str, text: &'static str| {
+            let files = OF_IPXE.into_iter().map(|(at, own)| (at, if at == path { text } else { own }));
+            let chap =
+                [("target0/chap-type", "1"), ("target0/chap-name", "n"), ("target0/chap-secret", "a\nb = c")];
+            table(&files.chain(chap).collect::<Vec<_>>())
+        };
+        for text in ["iqn.x\nInitiatorAlias=y", "--login", "\u{fffd}\u{fffd}", "a b"] {
+            assert_eq!(with("initiator/initiator-name", text).initiator, None, "{text:?}");
+            assert!(with("target0/target-name", text).is_empty(), "{text:?}");
+        }
+        assert!(with("target0/target-name", Box::leak("a".repeat(300).into_boxed_str())).is_empty());
+        for (file, text) in [
+            ("target0/port", "65536"),
+            ("target0/port", "-1"),
+            ("target0/ip-addr", "10.0.4.2.9"),
+            ("target0/flags", "0"),
+        ] {
+            assert!(with(file, text).is_empty(), "{file} {text}");
+        }
+        assert!(with("ethernet0/mac", "zz").cards.is_empty());
+        assert_eq!(with("ethernet0/subnet-mask", "255.0.255.0").cards[0].address, CardAddress::Dhcp);
+        assert_eq!(with("ethernet0/vlan", "70000").cards[0].vlan, None);
+        let capital = with("target0/target-name", "iqn.2026-01.com.Example:A");
+        assert_eq!(
+            (capital.targets[0].target.as_str(), &capital.targets[0].chap),
+            ("iqn.2026-01.com.Example:A", &None)
+        );
     }
 
     #[test]
