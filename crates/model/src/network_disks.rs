@@ -1,5 +1,6 @@
 //! How a node reaches its disks over the network: what an install puts beside the boot loader, and the initrd of the node reads.
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,9 @@ pub struct NetworkDiskAccess {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     pub cards: Vec<CardSetup>,
+    /// The targets that the system of the node is on; its recovery system needs no other.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub system_targets: BTreeSet<String>,
     pub targets: Vec<TargetPortal>,
 }
 
@@ -64,6 +68,26 @@ impl NetworkDiskAccess {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.targets.is_empty()
+    }
+
+    /// This for a node whose system and data are on these disks, each with the name of its target; no other target is left. A node
+    /// would wait at its start for one that it does not need.
+    #[must_use]
+    pub fn for_node(mut self, system: &[(DiskProtocol, &str)], data: &[(DiskProtocol, &str)]) -> Self {
+        self.targets.retain(|way| {
+            let name = (way.protocol, way.target.as_str());
+            system.contains(&name) || data.contains(&name)
+        });
+        self.system_targets = system.iter().map(|(_, target)| (*target).to_owned()).collect();
+        self
+    }
+
+    /// This for the recovery system of a node.
+    #[must_use]
+    pub fn for_recovery(mut self) -> Self {
+        let Self { system_targets, targets, .. } = &mut self;
+        targets.retain(|way| system_targets.contains(&way.target));
+        self
     }
 
     /// Whether any of the disks is reached by `protocol`.
@@ -118,6 +142,7 @@ mod tests {
                 vlan: None,
                 mtu: None,
             }],
+            system_targets: BTreeSet::new(),
             targets: vec![TargetPortal {
                 protocol: DiskProtocol::Iscsi,
                 target: "iqn.2026-01.com.example:a".into(),
@@ -139,6 +164,36 @@ mod tests {
         assert_eq!(both.cards.len(), 2);
         assert_eq!(both.initiator, firmware.initiator);
         assert!(NetworkDiskAccess::default().with(firmware.clone()) == firmware && !firmware.is_empty());
+    }
+
+    #[test]
+    fn a_node_reaches_the_targets_of_its_disks_and_its_recovery_system_those_of_its_system() {
+        let mut all = access("52:54:00:00:00:01", None);
+        for (protocol, target) in [
+            (DiskProtocol::Iscsi, "iqn.2026-01.com.example:b"),
+            (DiskProtocol::Iscsi, "iqn.2026-01.com.example:unused"),
+            (DiskProtocol::NvmeTcp, "nqn.2026-01.com.example:c"),
+        ] {
+            let way = TargetPortal { protocol, target: target.into(), ..all.targets[0].clone() };
+            all.targets.push(way);
+        }
+        let names = |access: &NetworkDiskAccess| {
+            access
+                .targets
+                .iter()
+                .map(|way| way.target.rsplit(':').next().unwrap().to_owned())
+                .collect::<Vec<_>>()
+        };
+        let (a, b) = ("iqn.2026-01.com.example:a", "iqn.2026-01.com.example:b");
+        let node = all.clone().for_node(
+            &[(DiskProtocol::Iscsi, a), (DiskProtocol::Iscsi, b)],
+            &[(DiskProtocol::NvmeTcp, "nqn.2026-01.com.example:c")],
+        );
+        assert_eq!(names(&node), ["a", "b", "c"]);
+        assert_eq!(names(&node.for_recovery()), ["a", "b"]);
+        let data = all.for_node(&[], &[(DiskProtocol::Iscsi, b)]);
+        assert_eq!(names(&data), ["b"]);
+        assert!(data.for_recovery().is_empty());
     }
 
     #[test]

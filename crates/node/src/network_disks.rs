@@ -40,7 +40,9 @@ pub fn reach_disks(
         return Ok(Vec::new());
     }
     let _ = runner.run(&Invocation::new("modprobe").arg("iscsi_ibft"));
-    let access = of_boot_loader(root)?.with(firmware::read(&root.join("sys")));
+    let installed_access = of_boot_loader(root)?;
+    let installed_access = if recovery { installed_access.for_recovery() } else { installed_access };
+    let access = installed_access.with(firmware::read(&root.join("sys")));
     if access.is_empty() {
         return Err(Failure::new(
             Class::Hardware,
@@ -80,6 +82,7 @@ mod tests {
     const NODE: &str = "nqrust.slot=a nqrust.config=PARTUUID=0a0b0c0d-0000-4000-8000-000000000003 \
                         nqrust.persistent=PARTUUID=0a0b0c0d-0000-4000-8000-000000000007";
     const ACCESS: &str = r#"{"initiator":"iqn.2026-01.com.example:n","cards":[{"mac":"52:54:00:00:00:04","address":"dhcp"}],
+        "system_targets":["iqn.2026-01.com.example:a"],
         "targets":[{"protocol":"iscsi","target":"iqn.2026-01.com.example:a","portal":"192.0.2.9:3260","chap":{"user":"n","password":"correct horse"}}]}"#;
 
     fn machine() -> MachineTree {

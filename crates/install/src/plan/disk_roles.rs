@@ -46,6 +46,14 @@ impl<'a> ChosenDisks<'a> {
         }
     }
 
+    /// The targets of the system and of the data that are reached over the network.
+    pub(super) fn remote_targets(&self) -> [Vec<(DiskProtocol, &'a str)>; 2] {
+        let target =
+            |disk: &'a Disk| disk.remote.as_ref().map(|remote| (remote.protocol, remote.target.as_str()));
+        let system = [Some(self.system), self.mirror].into_iter().flatten();
+        [system.filter_map(target).collect(), self.data.and_then(target).into_iter().collect()]
+    }
+
     fn all(&self) -> Vec<&'a Disk> {
         [self.system].into_iter().chain(self.mirror).chain(self.data).collect()
     }

@@ -61,7 +61,7 @@ pub(super) fn steps(
             epoch: release.epoch,
             files: esp(release.architecture, config, &volumes, geometry, needed, volume_id)
                 .into_iter()
-                .chain(network_disks_file(config, nics, &volumes)?)
+                .chain(network_disks_file(config, nics, roles)?)
                 .collect(),
         }),
         slot(release, needed, RootA),
@@ -108,10 +108,11 @@ fn require_short_line(config: &InstallConfig, release: &ReleaseManifest, volumes
 fn network_disks_file(
     config: &InstallConfig,
     nics: &[Nic],
-    volumes: &Volumes,
+    roles: &DiskRoles<'_>,
 ) -> Result<Option<PlannedFile>, Failure> {
-    let access = document_access(config, nics)?;
-    if !volumes.network_disks.any() || (access.is_empty() && access.cards.is_empty()) {
+    let [system, data] = roles.chosen.remote_targets();
+    let access = document_access(config, nics)?.for_node(&system, &data);
+    if !roles.network_disks.any() || (access.is_empty() && access.cards.is_empty()) {
         return Ok(None);
     }
     let archive = initrd::private_archive(ACCESS_FILE, &base::encode::json_line(&access));

@@ -119,6 +119,7 @@ mod tests {
             initiator: None,
             host: None,
             cards: vec![CardSetup { mac, address, gateway, vlan, mtu: Some(9000) }],
+            system_targets: Default::default(),
             targets: vec![target("192.0.2.9:3260"), target("198.51.100.9:3260"), target("198.51.100.9:3261")],
         }
     }

@@ -228,6 +228,7 @@ mod tests {
             initiator: Some("iqn.2026-01.com.example:node-1".into()),
             host: None,
             cards: vec![CardSetup { mac, address: CardAddress::Dhcp, gateway: None, vlan: None, mtu: None }],
+            system_targets: Default::default(),
             targets: portals.iter().map(way).collect(),
         }
     }

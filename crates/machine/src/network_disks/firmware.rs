@@ -1,6 +1,7 @@
 //! The iSCSI Boot Firmware Table, with which firmware and iPXE leave to the system how the disk is reached that it booted from. The
 //! module `iscsi_ibft` shows it below `/sys/firmware/ibft` (the kernel's Documentation/ABI/testing/sysfs-ibft).
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 
@@ -36,6 +37,7 @@ pub fn read(sys: &Path) -> NetworkDiskAccess {
         initiator: iscsi_name(&table.join("initiator/initiator-name")),
         host: None,
         cards: parts("ethernet").filter_map(|part| card(&part)).collect(),
+        system_targets: BTreeSet::new(),
         targets: parts("target").filter_map(|part| target(&part)).collect(),
     }
 }

@@ -16,6 +16,8 @@ pub mod firmware;
 mod login;
 pub mod sessions;
 
+use std::collections::BTreeSet;
+
 use anyhow::anyhow;
 
 use crate::inventory::Nic;
@@ -92,6 +94,7 @@ fn of_document(disks: &NetworkDisks, nics: &[Nic]) -> Result<NetworkDiskAccess, 
         initiator: disks.initiator.as_ref().map(ToString::to_string),
         host: disks.host.as_ref().map(ToString::to_string),
         cards,
+        system_targets: BTreeSet::new(),
         targets: iscsi.chain(nvme).collect(),
     })
 }
@@ -182,6 +185,7 @@ mod tests {
             initiator: Some("iqn.2026-01.com.example:firmware".into()),
             host: None,
             cards: vec![CardSetup { mac, address: CardAddress::Dhcp, gateway: None, vlan: None, mtu: None }],
+            system_targets: BTreeSet::new(),
             targets: vec![TargetPortal {
                 protocol: DiskProtocol::Iscsi,
                 target: "iqn.2026-01.com.example:b".into(),

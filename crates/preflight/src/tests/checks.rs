@@ -242,6 +242,7 @@ fn a_disk_over_the_network_needs_a_release_that_logs_in_and_a_card_of_its_own() 
                 initiator: None,
                 host: None,
                 cards: vec![CardSetup { mac, address, gateway: None, vlan: None, mtu: None }],
+                system_targets: Default::default(),
                 targets: vec![TargetPortal { protocol, target, portal, chap: None }],
             };
         }

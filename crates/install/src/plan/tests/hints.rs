@@ -373,7 +373,9 @@ fn the_node_is_told_which_of_its_disks_are_over_the_network_and_gets_how_they_ar
     };
     let document = "install: {profile: trial, device: /dev/sda, data_disk: /dev/sdb, network_disks: {\
         initiator: 'iqn.2026-01.com.example:n', cards: [{interface: {name: ens4}}], \
-        iscsi: [{target: 'iqn.2026-01.com.example:a', portals: [192.0.2.9], chap: {user: n, password: correct horse}}]}}";
+        iscsi: [{target: 'iqn.2026-01.com.example:a', portals: [192.0.2.9], chap: {user: n, password: correct horse}}, \
+        {target: 'iqn.2026-01.com.example:volumes', portals: [192.0.2.9]}], \
+        host: 'nqn.2026-01.com.example:n', nvme: [{subsystem: 'nqn.2026-01.com.example:b', portals: [192.0.2.9]}]}}";
     let nic = Nic {
         name: "ens4".into(),
         mac: "52:54:00:00:00:04".into(),
@@ -407,7 +409,8 @@ fn the_node_is_told_which_of_its_disks_are_over_the_network_and_gets_how_they_ar
     let local = |name: &str| disk(name, ByteSize::gib(64));
     let over_nvme = |name: &str| {
         let mut disk = remote(name);
-        disk.remote.as_mut().unwrap().protocol = DiskProtocol::NvmeTcp;
+        let remote = disk.remote.as_mut().unwrap();
+        (remote.protocol, remote.target) = (DiskProtocol::NvmeTcp, "nqn.2026-01.com.example:b".into());
         disk
     };
     for (system, data, expected) in [
@@ -421,10 +424,17 @@ fn the_node_is_told_which_of_its_disks_are_over_the_network_and_gets_how_they_ar
         let (node, secret) = files(&plan);
         assert!(format!("{node} ").replace('\n', " \n").contains(expected), "{node}");
         let secret = secret.unwrap();
-        assert!(
-            secret.contains("etc/nqrust/network-disks.json") && secret.contains("correct horse"),
+        assert!(secret.contains("etc/nqrust/network-disks.json"), "{secret}");
+        // Without the targets that it does not need it does not wait for them either.
+        let iscsi = expected.contains("system") || expected.ends_with("data ");
+        assert_eq!(secret.contains("correct horse"), iscsi, "{secret}");
+        assert_eq!(secret.contains(r#""target":"nqn."#), expected.contains("nvme"), "{secret}");
+        assert_eq!(
+            secret.contains(r#""system_targets":["iqn.2026-01.com.example:a"]"#),
+            expected.contains("system"),
             "{secret}"
         );
+        assert!(!secret.contains("volumes"), "{secret}");
         assert!(secret.contains(r#""mac":"52:54:00:00:00:04""#), "{secret}");
         let shown = format!("{plan}{}", serde_json::to_string(&plan).unwrap());
         assert!(!shown.contains("correct horse"), "{shown}");
