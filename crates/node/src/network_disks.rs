@@ -57,7 +57,8 @@ pub fn reach_disks(
     let paths = installed.is_some_and(|installed| !installed.multipath.is_empty());
     let hold = if paths { HOLD_WITH_PATHS } else { HOLD };
     let policy = ConnectPolicy { forever: true, hold, in_system: false };
-    connect(&access, root, policy, runner, pace, progress)
+    let failed = connect(&access, root, policy, runner, pace, progress)?;
+    Ok(failed.into_iter().map(|way| way.words).collect())
 }
 
 /// What the install has put down.

@@ -3,24 +3,25 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 
 use crate::inventory::nics;
 use crate::network_disks::connect::{ConnectPolicy, Pace, connect};
 use crate::network_disks::{access, firmware, require_unmoved};
 use base::command::{Invocation, Runner};
+use base::failure::{Class, Failure};
 use base::progress::Progress;
 use model::config::InstallConfig;
 
 /// How long an install is held up by a connection that is lost, before it fails.
 const HOLD: Duration = Duration::from_secs(120);
 
-/// Sets up the network cards of such disks, and logs in to the targets of the document and of the firmware. With `forever` a target that
-/// does not answer is tried without end, as for an install that nobody watches; else it is a warning, and the plan says which disk is
-/// missing.
+/// Sets up the network cards of such disks, and reaches the targets of the document and of the firmware. With `forever` a target that does
+/// not answer is tried without end, as for an install that nobody watches; else it is a warning, and the plan says which disk is missing.
 ///
 /// # Errors
-/// A card is missing, or would be taken by a network of the document; or it is not known how a target is reached.
+/// A card is missing, or would be taken by a network of the document; or it is not known how a target is reached. [`Class::Network`] if
+/// with `forever` a target refuses this machine.
 pub fn connect_disks(
     (config, forever): (&InstallConfig, bool),
     root: &Path,
@@ -38,7 +39,15 @@ pub fn connect_disks(
     }
     require_unmoved(config, &access.cards, &nics)?;
     let policy = ConnectPolicy { forever, hold: HOLD, in_system: true };
-    connect(&access, root, policy, runner, pace, progress).map(drop)
+    let failed = connect(&access, root, policy, runner, pace, progress)?;
+    let missing: Vec<_> = failed.into_iter().filter(|way| forever && way.only).map(|way| way.words).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(Class::Network, "a storage system does not let this machine in")
+        .because(anyhow!("{}", missing.join("; ")))
+        .hint("Compare the names and the password of install.network_disks with those of the storage system.")
+        .into())
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use super::Refusal;
 use super::cards;
 use super::fabrics::Host;
 use super::login::Initiator;
@@ -32,7 +33,8 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// How a machine waits for its targets.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectPolicy {
-    /// Whether a target without which the machine cannot start is tried without end.
+    /// Whether a target that no other way leads to is tried without end: an install that nobody watches, and a node. The install gives up on
+    /// one that refuses this machine, as by a wrong password.
     pub forever: bool,
     /// How long the kernel holds back what is read and written while a connection is lost, before it fails.
     pub hold: Duration,
@@ -67,7 +69,16 @@ impl Pace for SystemPace {
     }
 }
 
-/// Sets up the cards, and logs in or connects to the targets. Returns the ways that do not work, each with the reason.
+/// A way that does not work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedWay {
+    /// The way and the reason, a clause.
+    pub words: String,
+    /// Whether no other way leads to the same target.
+    pub only: bool,
+}
+
+/// Sets up the cards, and logs in or connects to the targets. Returns the ways that do not work.
 ///
 /// # Errors
 /// A file cannot be written.
@@ -78,7 +89,7 @@ pub fn connect(
     runner: &dyn Runner,
     pace: &mut dyn Pace,
     progress: &Progress,
-) -> Result<Vec<String>> {
+) -> Result<Vec<FailedWay>> {
     if access.is_empty() {
         return Ok(Vec::new());
     }
@@ -105,20 +116,25 @@ pub fn connect(
     let failed = loop {
         let failed: Vec<_> = missing(root, access)
             .into_iter()
-            .filter_map(|way| reach(way).err().map(|error| (way, words(way, &error))))
+            .filter_map(|way| Some((way, reach(way).err()?)))
+            .map(|(way, error)| {
+                let final_word = policy.in_system && error.is::<Refusal>();
+                let only = !has_another(root, access, way);
+                (FailedWay { words: words(way, &error), only }, final_word)
+            })
             .collect();
-        let unreached = failed.iter().any(|(way, _)| !has_another(root, access, way));
-        let waits = !failed.is_empty() && (pace.elapsed() < PATIENCE || policy.forever && unreached);
+        let endless = policy.forever && failed.iter().any(|(way, final_word)| way.only && !final_word);
+        let waits = !failed.is_empty() && (pace.elapsed() < PATIENCE || endless);
         let due = told.map_or(QUIET, |told| told + REPEAT);
         if !failed.is_empty() && (pace.elapsed() >= due || !waits) {
-            for (_, text) in &failed {
+            for (way, _) in &failed {
                 let further = if waits { "; trying again" } else { "" };
-                progress.warn("network-disks", &format!("{text}{further}"));
+                progress.warn("network-disks", &format!("{}{further}", way.words));
             }
             told = Some(pace.elapsed());
         }
         if !waits {
-            break failed.into_iter().map(|(_, text)| text).collect();
+            break failed.into_iter().map(|(way, _)| way).collect();
         }
         pace.pause(PAUSE);
     };
@@ -274,7 +290,7 @@ mod tests {
         let mut pace = TestPace::default();
         let failed = connect(&access(portals), machine.path(), policy, runner, &mut pace, &progress).unwrap();
         let told = recorder.0.lock().unwrap().iter().map(|event| event.message.clone()).collect();
-        (failed, told, pace.0)
+        (failed.into_iter().map(|way| way.words).collect(), told, pace.0)
     }
 
     #[test]
@@ -325,6 +341,20 @@ mod tests {
     }
 
     #[test]
+    fn an_automatic_install_ends_at_a_wrong_password_and_not_at_a_target_that_is_away() {
+        let refusing = || ScriptedRunner::silent().fail("--login", "(24 - no)");
+        let (failed, _, time) = run(&machine(), &refusing(), &["192.0.2.9:3260"], true);
+        assert_eq!((failed.len(), time), (1, PATIENCE));
+        // One of two targets' addresses may still come.
+        let machine = machine();
+        let runner = target(&machine, "192.0.2.9:3260", 60, ScriptedRunner::silent());
+        let runner = runner.fail("-p 192.0.3.9:3260 --login", "(24 - no)");
+        let (failed, _, time) = run(&machine, &runner, &["192.0.2.9:3260", "192.0.3.9:3260"], true);
+        assert_eq!(failed.len(), 1);
+        assert_eq!(time, PAUSE * 59);
+    }
+
+    #[test]
     fn an_install_does_not_wait_without_end() {
         let (machine, runner) = (machine(), ScriptedRunner::silent().fail("--login", "(24 - no)"));
         let (failed, told, time) = run(&machine, &runner, &["192.0.2.9:3260"], false);
@@ -352,7 +382,7 @@ mod tests {
             let policy = ConnectPolicy { forever: false, hold: PATIENCE, in_system: false };
             let (mut pace, root) = (TestPace::default(), machine.path());
             let failed = connect(&ways, root, policy, &runner, &mut pace, &Progress::silent()).unwrap();
-            (failed, pace.0)
+            (failed.into_iter().map(|way| way.words).collect::<Vec<_>>(), pace.0)
         };
         let (failed, time) = reached();
         assert_eq!(

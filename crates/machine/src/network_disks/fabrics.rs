@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use uuid::{Builder, Uuid};
 
+use super::Refusal;
 use base::digest::Digest;
 use model::network_disks::TargetPortal;
 
@@ -76,7 +77,9 @@ fn short(error: std::io::Error) -> anyhow::Error {
         ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => "it cannot be reached",
         ErrorKind::ConnectionReset => "it ended the connection",
         _ if error.raw_os_error() == Some(nix::libc::EIO) => {
-            "it refuses this machine: it may not have this subsystem, or not allow the name of the host"
+            let words =
+                "it refuses this machine: it may not have this subsystem, or not allow the name of the host";
+            return Refusal(words).into();
         }
         _ => return error.into(),
     };

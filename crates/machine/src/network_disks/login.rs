@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use super::Refusal;
 use crate::node_files::{NodeFile, write};
 use base::command::{Invocation, Runner};
 use base::files::Root;
@@ -94,16 +95,19 @@ fn settings(hold: Duration, way: Option<&TargetPortal>) -> String {
 /// What an error of iscsiadm means, by its numbers (`include/iscsi_err.h` of open-iscsi); its own words for others.
 fn short(error: anyhow::Error) -> anyhow::Error {
     let text = format!("{error:#}");
-    let known = [
-        ("(4 - ", "it cannot be reached"),
-        ("(5 - ", "it ended the login"),
-        ("(8 - ", "it does not answer"),
+    let refused = [
         ("(19 - ", "it refuses this machine: it may not have this target, or not know the initiator's name"),
         ("(24 - ", "it refuses the name and password of this machine"),
     ];
-    match known.iter().find(|(number, _)| text.contains(number)) {
-        Some((_, words)) => anyhow::anyhow!("{words}"),
-        None => error,
+    let failed =
+        [("(4 - ", "it cannot be reached"), ("(5 - ", "it ended the login"), ("(8 - ", "it does not answer")];
+    let of = |known: &[(&str, &'static str)]| {
+        known.iter().find(|(number, _)| text.contains(number)).map(|(_, words)| *words)
+    };
+    match (of(&refused), of(&failed)) {
+        (Some(words), _) => Refusal(words).into(),
+        (None, Some(words)) => anyhow::anyhow!("{words}"),
+        (None, None) => error,
     }
 }
 

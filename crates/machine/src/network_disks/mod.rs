@@ -19,6 +19,7 @@ pub mod sessions;
 use std::collections::BTreeSet;
 
 use anyhow::anyhow;
+use thiserror::Error;
 
 use crate::inventory::Nic;
 use base::failure::{Class, Failure};
@@ -26,6 +27,12 @@ use model::config::rules::prefix_length;
 use model::config::{InstallConfig, Interface, Method, NetworkDisks, StorageCard};
 use model::machine::Mac;
 use model::network_disks::{CardAddress, CardSetup, DiskProtocol, NetworkDiskAccess, TargetPortal};
+
+/// A storage system that answers and does not let this machine in, in words that follow its name. Without a change there or of the document
+/// it will do so again.
+#[derive(Clone, Copy, Debug, Error)]
+#[error("{0}")]
+struct Refusal(&'static str);
 
 /// How the disks of the document and of the firmware are reached by the machine with these cards; empty if there are none.
 ///
