@@ -180,7 +180,7 @@ fn only_a_node_with_disks_over_the_network_logs_in_and_before_anything_waits_for
     let daemon = read(&format!("{system}/iscsid.service.d/20-nqrust-recovery.conf"));
     assert!(daemon.contains("=|!nqrust.slot=recovery\n") && daemon.contains("=|nqrust.network_disks\n"));
     let kept = read(&format!("{system}/nqrust-network-disks.service"));
-    assert!(kept.contains("start systemd-networkd.service iscsid.service\n"), "{kept}");
+    assert!(kept.contains("ExecStart=/usr/bin/installer --progress plain disk keep\n"), "{kept}");
 }
 
 /// What the generator writes for a kernel command line, if anything: the unit that mounts the root file system, and what it says of the

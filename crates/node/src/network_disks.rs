@@ -10,7 +10,7 @@ use base::command::{Invocation, Runner};
 use base::failure::{Class, Failure};
 use base::progress::Progress;
 use machine::network_disks::connect::{ConnectPolicy, Pace, connect};
-use machine::network_disks::firmware;
+use machine::network_disks::{firmware, record_logins};
 use model::boot::{BootParameters, NetworkDiskUse, Slot};
 use model::network_disks::{ACCESS_FILE, NetworkDiskAccess};
 
@@ -54,11 +54,28 @@ pub fn reach_disks(
         .hint("Let the firmware or iPXE start this machine from its iSCSI disk, so that there is an iBFT.")
         .into());
     }
-    let paths = installed.is_some_and(|installed| !installed.multipath.is_empty());
-    let hold = if paths { HOLD_WITH_PATHS } else { HOLD };
-    let policy = ConnectPolicy { forever: true, hold, in_system: false };
+    let policy = ConnectPolicy { forever: true, hold: hold(installed.as_ref()), in_system: false };
     let failed = connect(&access, root, policy, runner, pace, progress)?;
     Ok(failed.into_iter().map(|way| way.words).collect())
+}
+
+fn hold(installed: Option<&BootParameters>) -> Duration {
+    let paths = installed.is_some_and(|installed| !installed.multipath.is_empty());
+    if paths { HOLD_WITH_PATHS } else { HOLD }
+}
+
+/// Keeps the disks of a running node: its iscsid gets records of the logins of the initrd before it takes them over, and starts; networkd
+/// keeps the addresses of the cards.
+///
+/// # Errors
+/// The services cannot be started.
+pub fn keep_disks(root: &Path, line: &str, runner: &dyn Runner, progress: &Progress) -> Result<()> {
+    let installed = BootParameters::parse(line)?;
+    if let Err(error) = record_logins(root, hold(installed.as_ref()), runner) {
+        progress.warn("network-disks", &format!("recording the logins to iSCSI targets: {error:#}"));
+    }
+    let start = ["--no-block", "start", "systemd-networkd.service", "iscsid.service"];
+    runner.run(&Invocation::new("systemctl").args(start)).map(drop)
 }
 
 /// What the install has put down.
@@ -120,6 +137,28 @@ mod tests {
             let settings = std::fs::read_to_string(machine.path().join("etc/iscsi/iscsid.conf")).unwrap();
             assert!(settings.contains(&format!("replacement_timeout = {hold}\n")), "{settings}");
             assert!(machine.path().join("run/systemd/network/10-nqrust-storage0.network").exists());
+        }
+    }
+
+    #[test]
+    fn a_running_node_records_its_logins_before_its_iscsid_starts_and_starts_it_even_if_that_fails() {
+        let machine = machine();
+        machine.file(ACCESS_FILE, ACCESS);
+        run(&machine, "nqrust.network_disks=system").0.unwrap();
+        for (file, text) in [
+            ("iscsi_session/session1/targetname", "iqn.2026-01.com.example:a"),
+            ("iscsi_session/session1/tpgt", "1"),
+            ("iscsi_connection/connection1:0/persistent_address", "192.0.2.9"),
+            ("iscsi_connection/connection1:0/persistent_port", "3260"),
+        ] {
+            machine.file(&format!("sys/class/{file}"), &format!("{text}\n"));
+        }
+        let start = "systemctl --no-block start systemd-networkd.service iscsid.service";
+        for runner in [ScriptedRunner::silent(), ScriptedRunner::silent().fail("-o new", "no room")] {
+            keep_disks(machine.path(), NODE, &runner, &Progress::silent()).unwrap();
+            let commands = runner.commands();
+            assert!(commands[1].ends_with("-p 192.0.2.9:3260,1 -o new"), "{commands:?}");
+            assert_eq!(commands.last().unwrap(), start);
         }
     }
 

@@ -106,7 +106,8 @@ fn a_node_on_an_iscsi_disk_of_its_document_starts_on_bios_and_uefi_and_waits_for
         checks.contains("the status", &ssh.run("sudo -n installer status")?, "NOT LOGGED IN");
         write(&ssh, &mut checks)?;
 
-        // The storage restarts while the node writes.
+        // The storage restarts while the node writes. What the kernel says of it is on the console.
+        ssh.run("sudo -n dmesg --console-level debug")?;
         drop(target);
         let begun = ssh.attempt(
             "sudo -n sh -c 'dd if=/dev/urandom of=/var/tried bs=1M count=4 status=none; nohup sh -c \"sync /var/tried; date > /run/tried\" >/dev/null 2>&1 &'",
@@ -315,6 +316,8 @@ fn on_target(ssh: &Ssh, checks: &mut Checks) -> Result<()> {
     checks.contains("the address of the card", &address, "10.0.4.");
     let failed = ssh.run("systemctl list-units --failed --no-legend --plain")?;
     checks.equal("units that failed", failed.trim(), "");
+    let held = ssh.run("cat /sys/class/iscsi_session/session*/recovery_tmo")?;
+    checks.equal("how long reads and writes are held back, in seconds", held.trim(), "86400");
     let running = ssh.run("systemctl is-active iscsid.service systemd-networkd.service || true")?;
     checks.equal("iscsid and networkd", running.trim(), "active\nactive");
     Ok(())

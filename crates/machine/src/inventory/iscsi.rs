@@ -3,7 +3,7 @@
 use std::net::SocketAddrV4;
 use std::path::Path;
 
-use super::sysfs::{attribute, names};
+use super::sysfs::{attribute, names, number};
 
 /// The state of a login that works, as the kernel has it.
 const LOGGED_IN: &str = "LOGGED_IN";
@@ -15,6 +15,8 @@ pub(crate) struct IscsiSession {
     /// Of the first connection; none while there is no connection.
     pub(crate) portal: Option<SocketAddrV4>,
     pub(crate) logged_in: bool,
+    /// The group of portals of the target that answers (RFC 7143, section 4.1).
+    pub(crate) portal_group: Option<u64>,
 }
 
 /// All logins of this machine.
@@ -28,9 +30,9 @@ pub(crate) fn sessions(sys: &Path) -> Vec<IscsiSession> {
 #[must_use]
 pub(crate) fn session(sys: &Path, name: &str) -> Option<IscsiSession> {
     let place = sys.join("class/iscsi_session").join(name);
-    let number = name.strip_prefix("session")?;
+    let own_number = name.strip_prefix("session")?;
     let connections = sys.join("class/iscsi_connection");
-    let own = format!("connection{number}:");
+    let own = format!("connection{own_number}:");
     let connection = names(&connections).into_iter().find(|name| name.starts_with(&own));
     let portal = connection.and_then(|name| {
         let part = |file: &str| attribute(&connections.join(&name).join(file));
@@ -38,7 +40,8 @@ pub(crate) fn session(sys: &Path, name: &str) -> Option<IscsiSession> {
         Some(SocketAddrV4::new(ip, part("persistent_port")?.parse().ok()?))
     });
     let logged_in = attribute(&place.join("state")).as_deref() == Some(LOGGED_IN);
-    Some(IscsiSession { target: attribute(&place.join("targetname"))?, portal, logged_in })
+    let portal_group = number(&place.join("tpgt"));
+    Some(IscsiSession { target: attribute(&place.join("targetname"))?, portal, logged_in, portal_group })
 }
 
 #[cfg(test)]
@@ -58,6 +61,7 @@ pub(crate) mod tests {
         for (file, text) in [
             (format!("{session}/targetname"), target),
             (format!("{session}/state"), state),
+            (format!("{session}/tpgt"), "1"),
             (format!("{connection}/persistent_address"), address),
             (format!("{connection}/persistent_port"), port),
         ] {

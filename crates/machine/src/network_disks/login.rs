@@ -8,15 +8,19 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::Refusal;
+use super::sessions::{self, SessionStatus};
+use crate::inventory::iscsi;
 use crate::node_files::{NodeFile, write};
 use base::command::{Invocation, Runner};
 use base::files::Root;
-use model::network_disks::TargetPortal;
+use model::network_disks::{DiskProtocol, TargetPortal};
 
 /// iscsid has its own limits, which are shorter.
 const LIMIT: Duration = Duration::from_secs(60);
 /// How long a target may take to answer a login.
 const LOGIN_SECONDS: u32 = 10;
+/// After so much silence a target is asked whether it is there, and has as long to answer.
+const SILENT_SECONDS: u32 = 5;
 
 /// Logs in to targets, as the machine called `initiator`.
 pub(super) struct Initiator<'a> {
@@ -67,19 +71,57 @@ fn node(way: &TargetPortal, further: &[&str]) -> Invocation {
     command.args(further.iter().copied()).limit(LIMIT)
 }
 
+/// Gives the iscsid of a running node, which takes over the logins of the initrd, a record of each in its database: by one it keeps the
+/// timers, and without one it would set those of the image's configuration, by which the kernel fails what is held back after two
+/// minutes. Name and password it has from the kernel (`sync_session` in usr/iscsid.c of open-iscsi).
+///
+/// # Errors
+/// The program's.
+pub fn record_logins(root: &Path, hold: Duration, runner: &dyn Runner) -> Result<()> {
+    let ways = sessions::of_node(root);
+    for session in iscsi::sessions(&root.join("sys")) {
+        let Some((portal, group)) = session.portal.zip(session.portal_group) else { continue };
+        let is_this = |way: &SessionStatus| {
+            way.protocol == DiskProtocol::Iscsi && way.target == session.target && way.portal == portal
+        };
+        if !ways.iter().any(is_this) {
+            continue;
+        }
+        let place = format!("{portal},{group}");
+        let record = |further: &[&str]| {
+            let command =
+                Invocation::new("iscsiadm").args(["-m", "node", "-T", &session.target, "-p", &place]);
+            command.args(further.iter().copied()).limit(LIMIT)
+        };
+        // That of the start before.
+        let _ = runner.run(&record(&["-o", "delete"]));
+        runner.run(&record(&["-o", "new"]))?;
+        for (name, value) in timers(hold) {
+            runner.run(&record(&["-o", "update", "-n", name, "-v", &value]))?;
+        }
+    }
+    Ok(())
+}
+
+/// What a login waits for, in seconds.
+fn timers(hold: Duration) -> [(&'static str, String); 4] {
+    [
+        ("node.session.timeo.replacement_timeout", hold.as_secs().to_string()),
+        ("node.conn[0].timeo.login_timeout", LOGIN_SECONDS.to_string()),
+        ("node.conn[0].timeo.noop_out_interval", SILENT_SECONDS.to_string()),
+        ("node.conn[0].timeo.noop_out_timeout", SILENT_SECONDS.to_string()),
+    ]
+}
+
 /// `/etc/iscsi/iscsid.conf`: what records of targets begin with (open-iscsi's README, "iSCSI settings").
 fn settings(hold: Duration, way: Option<&TargetPortal>) -> String {
-    let mut text = format!(
+    let mut text = String::from(
         "# Written by `installer`.\n\
          iscsid.startup = /usr/sbin/iscsid\n\
          node.startup = onboot\n\
-         node.session.initial_login_retry_max = 1\n\
-         node.session.timeo.replacement_timeout = {}\n\
-         node.conn[0].timeo.login_timeout = {LOGIN_SECONDS}\n\
-         node.conn[0].timeo.noop_out_interval = 5\n\
-         node.conn[0].timeo.noop_out_timeout = 5\n",
-        hold.as_secs()
+         node.session.initial_login_retry_max = 1\n",
     );
+    text.extend(timers(hold).map(|(name, value)| format!("{name} = {value}\n")));
     if let Some(chap) = way.and_then(|way| way.chap.as_ref()) {
         text += &format!(
             "node.session.auth.authmethod = CHAP\n\
@@ -115,7 +157,6 @@ fn short(error: anyhow::Error) -> anyhow::Error {
 mod tests {
     use super::*;
     use model::config::{Chap, Secret};
-    use model::network_disks::DiskProtocol;
     use std::os::unix::fs::PermissionsExt;
     use testing::runner::ScriptedRunner;
 
@@ -174,6 +215,33 @@ mod tests {
         );
         let own = std::fs::read_to_string(root.path().join("etc/iscsi/initiatorname.iscsi")).unwrap();
         assert_eq!(own, "InitiatorName=iqn.2026-01.com.example:node-1\n");
+    }
+
+    #[test]
+    fn the_iscsid_of_a_node_keeps_the_timers_of_its_disks_and_not_those_of_volumes() {
+        let machine = testing::machine::MachineTree::new("");
+        let targets = vec![way(Some("correct horse"))];
+        let access = model::network_disks::NetworkDiskAccess { targets, ..Default::default() };
+        sessions::remember(machine.path(), &access).unwrap();
+        let log_in = crate::inventory::iscsi::tests::log_in;
+        log_in(machine.path(), 1, "iqn.2026-01.com.example:a", "192.0.2.9:3260", "LOGGED_IN");
+        log_in(machine.path(), 2, "iqn.2019-10.io.longhorn:pvc", "10.52.0.9:3260", "LOGGED_IN");
+        let runner = ScriptedRunner::silent().fail("-o delete", "no records found");
+        record_logins(machine.path(), Duration::from_secs(86400), &runner).unwrap();
+        let record = "iscsiadm -m node -T iqn.2026-01.com.example:a -p 192.0.2.9:3260,1 -o";
+        assert_eq!(
+            runner.commands(),
+            [
+                format!("{record} delete"),
+                format!("{record} new"),
+                format!("{record} update -n node.session.timeo.replacement_timeout -v 86400"),
+                format!("{record} update -n node.conn[0].timeo.login_timeout -v 10"),
+                format!("{record} update -n node.conn[0].timeo.noop_out_interval -v 5"),
+                format!("{record} update -n node.conn[0].timeo.noop_out_timeout -v 5"),
+            ]
+        );
+        let failing = ScriptedRunner::silent().fail("-o new", "no room");
+        assert!(record_logins(machine.path(), LIMIT, &failing).is_err());
     }
 
     #[test]

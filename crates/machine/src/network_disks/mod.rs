@@ -16,6 +16,8 @@ pub mod firmware;
 mod login;
 pub mod sessions;
 
+pub use login::record_logins;
+
 use std::collections::BTreeSet;
 
 use anyhow::anyhow;

@@ -1,6 +1,7 @@
 //! `installer disk`: the disks of this machine.
 
 mod connect;
+mod keep;
 mod latency;
 mod replace;
 
@@ -20,6 +21,9 @@ enum DiskCommand {
     /// Log in to the targets of disks over the network, in the initrd of a node.
     #[command(hide = true)]
     Connect(connect::ConnectArgs),
+    /// Keep the logins to disks over the network that the initrd of this node has made.
+    #[command(hide = true)]
+    Keep(keep::KeepArgs),
     /// Measure how long flushed writes take, as etcd makes them; for up to 5 seconds.
     Latency(latency::LatencyArgs),
     /// Make the mirror of this node whole again, on a new disk or on the one that was away.
@@ -34,6 +38,7 @@ impl DiskArgs {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         match self.command {
             DiskCommand::Connect(args) => args.run(context),
+            DiskCommand::Keep(args) => args.run(context),
             DiskCommand::Latency(args) => args.run(context),
             DiskCommand::Replace(args) => args.run(context),
         }
