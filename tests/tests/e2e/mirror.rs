@@ -267,7 +267,7 @@ fn a_disk_of_a_mirror_is_replaced_while_the_node_runs_and_the_power_is_cut() {
 /// The digest of a file of `/var` as the second disk has it: its half of the array is read by itself.
 const OF_SECOND_DISK: &str = "sudo -n sh -c 'set -e; sync; \
     half=$(lsblk --raw --noheadings --output PATH,PARTLABEL /dev/vdb | sed -n \"s/ persistent$//p\"); \
-    loop=$(losetup --read-only --direct-io=on --find --show $half); mount -o ro,noload $loop /mnt; \
+    loop=$(losetup --read-only --direct-io=on --find --show $half); mount -t ext4 -o ro,noload $loop /mnt; \
     sha256sum </mnt/lib/while-away; umount /mnt; losetup --detach $loop'";
 
 /// The time for copying a few GiB between emulated disks.
