@@ -120,7 +120,7 @@ fn a_node_on_an_iscsi_disk_of_its_document_starts_on_bios_and_uefi_and_waits_for
             Ok(ssh.attempt("test -s /run/tried", BACK_LIMIT)?.code.eq(&0).then_some(()))
         })?;
         write(&ssh, &mut checks)?;
-        let failed = ssh.run("sudo -n dmesg | grep -ciE 'I/O error|remount' || true")?;
+        let failed = ssh.run("sudo -n dmesg | grep -cE 'I/O error|Remounting filesystem' || true")?;
         checks.equal("errors of reads and writes", failed.trim(), "0");
         let ssh = restarted(&mut vm, &ssh, "sudo -n systemctl reboot", &identity, artifacts)?;
         on_target(&ssh, &mut checks)?;
@@ -239,7 +239,7 @@ fn a_node_whose_data_is_reached_by_nvme_over_tcp_waits_for_its_storage_at_work_a
                 Ok(ssh.attempt("test -s /run/tried", BACK_LIMIT)?.code.eq(&0).then_some(()))
             })?;
         on_subsystem(&ssh, &mut checks)?;
-        let failed = ssh.run("sudo -n dmesg | grep -ciE 'I/O error|remount' || true")?;
+        let failed = ssh.run("sudo -n dmesg | grep -cE 'I/O error|Remounting filesystem' || true")?;
         checks.equal("errors of reads and writes", failed.trim(), "0");
         steps::collect_journal(&ssh, artifacts, "away")?;
         drop(ssh);
