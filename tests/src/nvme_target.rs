@@ -19,6 +19,8 @@ pub const SUBSYSTEM: &str = "nqn.2026-01.com.example:e2e";
 pub const HOST: &str = "nqn.2026-01.com.example:node-v";
 pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 0, 5, 2);
 pub const PORT: u16 = 4420;
+/// All machines on the wire.
+const BROADCAST: Ipv4Addr = Ipv4Addr::new(10, 0, 5, 255);
 
 /// The hardware address of its card on the wire.
 const STORAGE_MAC: &str = "52:54:00:6e:71:52";
@@ -68,6 +70,8 @@ fn setup() -> String {
         format!("card=$(basename $(dirname $(grep -l {STORAGE_MAC} /sys/class/net/*/address)))"),
         "ip link set $card up".to_owned(),
         format!("ip address add {ADDRESS}/24 dev $card"),
+        // The wire knows an end from its first frame, and a storage system that nobody asks sends none.
+        format!("ping -c 1 -W 1 -b {BROADCAST} >/dev/null 2>&1 || true"),
         "modprobe nvmet-tcp".to_owned(),
         "mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config".to_owned(),
         format!("mkdir {nvmet}/hosts/{HOST} {subsystem} {namespace} {port}"),
