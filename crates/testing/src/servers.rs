@@ -1,9 +1,9 @@
 //! Servers of known makes, and what is known of each under three kernels of Debian.
 //!
-//! No inventory is the copy of one machine. Each is put together from the parts that its maker sells it with: vendors, devices and
-//! subsystems are those of the list of the PCI ID project, but for the newest of `asrock-b850`, `dell-r7725` and `supermicro-x14`, which
-//! the list of 2023 has not. Hardware addresses are of the range for documentation (RFC 7042, 2.1.2), and there are no serial numbers.
-//! The drivers are those of the kernel that an inventory names, or of another source where Debian's kernel has none.
+//! No inventory is the copy of one machine. Each is put together from the parts that its maker sells it with. Vendors and devices are those
+//! of the list of the PCI ID project, and so are subsystems where it has them, but for the newest parts of `asrock-b850`, `dell-r7725` and
+//! `supermicro-x14`, which the list of 2023 has not. Hardware addresses are of the range for documentation (RFC 7042, 2.1.2), and there
+//! are no serial numbers. The drivers are those of the kernel that an inventory names, or of another source where Debian's kernel has none.
 //!
 //! The answers are not taken from this program. depmod(8) and modinfo(8) were asked about the packages of the kernels, and
 //! `dpkg-deb --contents` about those of the firmware. [`KernelExtract`] has what they say of these machines.
