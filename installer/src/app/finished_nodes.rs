@@ -146,6 +146,7 @@ mod tests {
             policy: crate::app::gather::ReleasePolicy::Any,
             combined: combine(&[]).unwrap(),
             customization: None,
+            coverage: Default::default(),
         };
         let install = Install { profile: Profile::Trial, automatic: true, ..Install::default() };
         let mut config = InstallConfig { install, ..InstallConfig::default() };

@@ -3,7 +3,7 @@
 use machine::inventory::read_identity;
 use std::io::Read;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::Result;
 
@@ -54,6 +54,8 @@ pub(crate) struct Media {
     pub(crate) combined: CombinedConfig,
     /// What the medium was customized with, if it was.
     pub(crate) customization: Option<MediumCustomization>,
+    /// What the release can drive, once that was read; none if it does not say.
+    pub(crate) coverage: OnceLock<Option<Arc<HardwareCoverage>>>,
 }
 
 /// The customization of a medium.
@@ -156,15 +158,23 @@ const NAME_DIGEST: &str = "Use a signed release, serve the medium over https, or
     digest as the kernel parameter nqrust.release=sha256:DIGEST (`iso-builder inspect MEDIUM` prints it).";
 
 impl Media {
+    /// What the release can drive; none if it does not say. It is read once: its source may be far away.
+    fn coverage(&self) -> Result<Option<Arc<HardwareCoverage>>> {
+        if let Some(known) = self.coverage.get() {
+            return Ok(known.clone());
+        }
+        let found = read_hardware(self.source.as_ref(), &self.release)?.map(Arc::new);
+        Ok(self.coverage.get_or_init(|| found).clone())
+    }
+
     /// Whether a node can be on a disk with several paths by its release. That of an older builder cannot.
     pub(crate) fn has_multipath(&self) -> Result<bool> {
-        let coverage = read_hardware(self.source.as_ref(), &self.release)?;
-        Ok(coverage.is_some_and(|coverage| coverage.multipath))
+        Ok(self.coverage()?.is_some_and(|coverage| coverage.multipath))
     }
 
     /// Whether a node can write crash dumps by its release. That of an older builder cannot.
     pub(crate) fn crash_dump_support(&self) -> Result<CrashDumpSupport> {
-        let coverage = read_hardware(self.source.as_ref(), &self.release)?;
+        let coverage = self.coverage()?;
         Ok(coverage.map_or(CrashDumpSupport::NoMakedumpfile, |coverage| coverage.crash_dump_support()))
     }
 
@@ -172,13 +182,12 @@ impl Media {
     /// say.
     pub(crate) fn judged_coverage(&self, roots: &Roots) -> Option<Arc<HardwareCoverage>> {
         module_trust(&roots.sys)?;
-        read_hardware(self.source.as_ref(), &self.release).ok().flatten().map(Arc::new)
+        self.coverage().ok().flatten()
     }
 
     /// The protocols by which the initrd of the release reaches disks over the network; none for that of an older builder.
     pub(crate) fn disk_protocols(&self) -> Result<Vec<DiskProtocol>> {
-        let coverage = read_hardware(self.source.as_ref(), &self.release)?;
-        Ok(coverage.map(|coverage| coverage.disk_protocols()).unwrap_or_default())
+        Ok(self.coverage()?.map(|coverage| coverage.disk_protocols()).unwrap_or_default())
     }
 
     /// Checks that the release is authentic, before it is written to a disk.
@@ -295,14 +304,14 @@ pub(crate) fn prepare(
         others.push(registries::source(&combined.config, &combined.authorities, &release)?);
     }
     let source = if others.is_empty() { first } else { Box::new(Chain::new(first, others)) };
-    Ok(Media { source, release, trust, policy, combined, customization })
+    Ok(Media { source, release, trust, policy, combined, customization, coverage: OnceLock::new() })
 }
 
 pub(crate) fn without_configuration(medium: Option<&str>, policy: ReleasePolicy) -> Result<Media> {
     let (source, release) = opened(source(medium, &[], RetryPolicy::default())?)?;
     let combined = combine(&[]).map_err(refusal)?;
     let trust = judge_release(&release, &source.describe(), &policy.store(Path::new("/"), &combined)?)?;
-    Ok(Media { source, release, trust, policy, combined, customization: None })
+    Ok(Media { source, release, trust, policy, combined, customization: None, coverage: OnceLock::new() })
 }
 
 /// The input of the first start of a disk image: its own manifest and defaults in place of a medium's, and the other sources of an
@@ -316,7 +325,7 @@ pub(crate) fn of_first_start(gathering: Gathering, progress: &Progress) -> Resul
     // It runs already, so that refusing it for want of a signature would protect nothing. It is told and remembered.
     let policy = ReleasePolicy::Trusted { allow_unsigned: true };
     let trust = judge_release(&release, &source.describe(), &policy.store(Path::new("/"), &combined)?)?;
-    Ok(Media { source, release, trust, policy, combined, customization: None })
+    Ok(Media { source, release, trust, policy, combined, customization: None, coverage: OnceLock::new() })
 }
 
 /// Sends further requests through the proxies of a configuration.

@@ -512,7 +512,15 @@ mod tests {
         let source = Box::new(LocalMedium::new("/nonexistent"));
         let trust = ReleaseTrust::Signed(Vec::new());
         let policy = gather::ReleasePolicy::Any;
-        Media { source, release: release().into(), trust, policy, combined, customization: None }
+        Media {
+            source,
+            release: release().into(),
+            trust,
+            policy,
+            combined,
+            customization: None,
+            coverage: Default::default(),
+        }
     }
 
     fn player<'a>(

@@ -132,6 +132,7 @@ mod tests {
             policy: ReleasePolicy::Any,
             combined: combine(&[]).unwrap(),
             customization: None,
+            coverage: Default::default(),
         };
         let plan = shown(&media(ReleaseTrust::Signed(Vec::new())), &config);
         assert!(
