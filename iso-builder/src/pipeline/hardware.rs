@@ -46,8 +46,6 @@ pub(super) fn complete(coverage: &Path, initrd: &Path, out: &Path) -> Result<()>
 mod tests {
     use base::digest::Digest;
     use formats::initrd::{ArchivedFile, archive};
-    use model::architecture::Architecture;
-    use model::hardware::coverage::FORMAT;
     use model::release::MANIFEST;
     use testing::servers::{KERNELS, KernelExtract, RecordedServer, SERVERS, write_inventories};
 
@@ -58,18 +56,9 @@ mod tests {
     fn made(modules: &[&str], further: &[&'static str]) -> Option<HardwareCoverage> {
         let module = |name: &&str| CoveredModule { name: (*name).into(), ..CoveredModule::default() };
         let coverage = HardwareCoverage {
-            format: FORMAT,
-            architecture: Architecture::Amd64,
             kernel: "6.12.1".into(),
-            systemd: None,
-            naming_scheme: None,
-            multipath: false,
-            crash_dumps: false,
-            kexec_file: None,
-            iscsi: false,
-            nvme_tcp: false,
             modules: modules.iter().map(module).collect(),
-            firmware: Default::default(),
+            ..HardwareCoverage::default()
         };
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);

@@ -8,7 +8,6 @@ use anyhow::{Context, Result};
 use formats::kernel_modules::{self, ModuleInfo};
 use formats::module_signature::SignerId;
 use model::architecture::Architecture;
-use model::hardware::coverage::FORMAT;
 use model::hardware::{CoveredModule, HardwareCoverage, NamingScheme, OutsideModule};
 use walkdir::WalkDir;
 
@@ -46,18 +45,15 @@ fn coverage(architecture: Architecture, tree: &Tree, kernel: &str) -> Result<Har
         CoveredModule { name, built_in, initrd: false, aliases, firmware, outside }
     };
     Ok(HardwareCoverage {
-        format: FORMAT,
         architecture,
         kernel: kernel.to_owned(),
         systemd,
         naming_scheme: systemd.filter(|_| is_debian(tree)).and_then(NamingScheme::of_systemd),
-        multipath: false,
-        crash_dumps: false,
         kexec_file: kexec_file(tree, kernel),
-        iscsi: false,
-        nvme_tcp: false,
         modules: modules.into_iter().map(module).collect(),
         firmware: firmware(tree)?,
+        // What the initrd brings is not known yet.
+        ..HardwareCoverage::default()
     })
 }
 

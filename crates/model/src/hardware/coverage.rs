@@ -54,6 +54,26 @@ pub struct HardwareCoverage {
     pub firmware: BTreeSet<String>,
 }
 
+/// That of an image without modules, of which nothing is known.
+impl Default for HardwareCoverage {
+    fn default() -> Self {
+        Self {
+            format: FORMAT,
+            architecture: Architecture::default(),
+            kernel: String::new(),
+            systemd: None,
+            naming_scheme: None,
+            multipath: false,
+            crash_dumps: false,
+            kexec_file: None,
+            iscsi: false,
+            nvme_tcp: false,
+            modules: Vec::new(),
+            firmware: BTreeSet::new(),
+        }
+    }
+}
+
 /// A module of the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoveredModule {
@@ -231,18 +251,9 @@ mod tests {
             ..CoveredModule::default()
         };
         let coverage = HardwareCoverage {
-            format: FORMAT,
-            architecture: Architecture::Amd64,
             kernel: "1".into(),
-            systemd: None,
-            naming_scheme: None,
-            multipath: false,
-            crash_dumps: false,
-            kexec_file: None,
-            iscsi: false,
-            nvme_tcp: false,
             modules: (0..2000).map(module).collect(),
-            firmware: BTreeSet::new(),
+            ..HardwareCoverage::default()
         };
         let begin = std::time::Instant::now();
         for number in 0..100_u32 {

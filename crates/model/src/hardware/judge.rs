@@ -298,8 +298,6 @@ fn named_lost(named: &NamedModules, coverage: &HardwareCoverage) -> Vec<LostHard
 mod tests {
     use super::super::in_use::NamedCard;
     use super::*;
-    use crate::architecture::Architecture;
-    use crate::hardware::coverage::FORMAT;
 
     fn texts(list: &[&str]) -> BTreeSet<String> {
         list.iter().map(|text| (*text).to_owned()).collect()
@@ -312,18 +310,12 @@ mod tests {
 
     fn coverage(modules: Vec<CoveredModule>, firmware: &[&str]) -> HardwareCoverage {
         HardwareCoverage {
-            format: FORMAT,
-            architecture: Architecture::Amd64,
             kernel: "6.12.1-amd64".into(),
             systemd: Some(257),
             naming_scheme: NamingScheme::of_systemd(257),
-            multipath: false,
-            crash_dumps: false,
-            kexec_file: None,
-            iscsi: false,
-            nvme_tcp: false,
             modules,
             firmware: texts(firmware),
+            ..HardwareCoverage::default()
         }
     }
 

@@ -74,8 +74,6 @@ impl ModuleTrust {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::architecture::Architecture;
-    use crate::hardware::coverage::FORMAT;
     use crate::hardware::coverage::OutsideModule;
 
     fn module(name: &str, alias: &str, outside: Option<OutsideModule>) -> CoveredModule {
@@ -88,20 +86,7 @@ mod tests {
     }
 
     fn coverage(modules: Vec<CoveredModule>) -> HardwareCoverage {
-        HardwareCoverage {
-            format: FORMAT,
-            architecture: Architecture::Amd64,
-            kernel: "6.12".into(),
-            systemd: None,
-            naming_scheme: None,
-            multipath: false,
-            crash_dumps: false,
-            kexec_file: None,
-            iscsi: false,
-            nvme_tcp: false,
-            modules,
-            firmware: BTreeSet::new(),
-        }
+        HardwareCoverage { kernel: "6.12".into(), modules, ..HardwareCoverage::default() }
     }
 
     fn told(
