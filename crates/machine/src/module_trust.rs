@@ -3,7 +3,7 @@
 //! The kernels of Debian 12 and 13 lock themselves down where Secure Boot is on. For modules they trust, beside the keys that they were built
 //! with, the certificates of the machine's owner, which shim hands on (`MokListRT`; CONFIG_INTEGRITY_MACHINE_KEYRING, which Debian lets count
 //! without `MokListTrusted`), and those of the firmware (`db`; CONFIG_INTEGRITY_PLATFORM_KEYRING, by Debian's patch "KEYS: Make use of
-//! platform keyring for module signature verify", since 6.1.20-2), unless the owner has told shim to leave those out (`MokIgnoreDB`).
+//! platform keyring for module signature verify", since 6.1.20-2), unless the owner has set shim to leave those out (`MokIgnoreDB`).
 //! Kernels without these patches trust fewer.
 
 use std::fs;
@@ -23,7 +23,7 @@ const CERTIFICATES: [&str; 2] =
 const LARGE_LIST: &str = "firmware/efi/mok-variables/MokListRT";
 /// There if the owner does not trust the firmware's certificates (security/integrity/platform_certs/load_uefi.c of Linux).
 const WITHOUT_FIRMWARE: &str = "MokIgnoreDB-605dab50-e046-4300-abb6-3dd810dd8b23";
-/// Whether Secure Boot is on, and whether the owner has told shim to ignore that.
+/// Whether Secure Boot is on, and whether the owner has switched its checks off in shim (mokutil --disable-validation).
 const SECURE_BOOT: &str = "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c";
 const IGNORED: &str = "MokSBStateRT-605dab50-e046-4300-abb6-3dd810dd8b23";
 /// efivarfs puts the attributes of a variable in front of its content (Documentation/filesystems/efivarfs.rst).
@@ -125,7 +125,7 @@ mod tests {
         machine.variable(SECURE_BOOT, &[1]);
         assert_eq!(machine.trust(), Some(ModuleTrust::default()));
         machine.variable(IGNORED, &[1]);
-        assert_eq!(machine.trust(), None, "shim was told to ignore it");
+        assert_eq!(machine.trust(), None, "the owner has switched the checks of shim off");
     }
 
     #[test]
