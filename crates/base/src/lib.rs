@@ -11,6 +11,7 @@ pub mod failure;
 pub mod files;
 pub mod listen;
 pub mod manual;
+pub mod meminfo;
 mod names;
 pub mod notes;
 pub mod parallel;

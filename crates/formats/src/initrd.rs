@@ -234,11 +234,7 @@ fn stream(
         let mut header = [0; HEADER_BYTES as usize];
         header[0] = first;
         archives.read_exact(&mut header[1..])?;
-        if !MAGICS.contains(&&header[..MAGICS[0].len()]) {
-            return Err(invalid("it has data that is not a cpio archive"));
-        }
-        let (size, name_size) =
-            (u64::from(number(&header[FILE_SIZE])?), u64::from(number(&header[NAME_SIZE])?));
+        let (size, name_size) = sizes(&header)?;
         let mut name = Vec::new();
         archives.by_ref().take(name_size).read_to_end(&mut name)?;
         let end = HEADER_BYTES + name_size;
@@ -355,11 +351,8 @@ impl<R: Read + Seek> Walk<'_, R> {
         let mut header = [0; HEADER_BYTES as usize];
         self.archives.seek(SeekFrom::Start(self.at))?;
         self.archives.read_exact(&mut header)?;
-        if !MAGICS.contains(&&header[..MAGICS[0].len()]) {
-            return Err(invalid("it has data that is not a cpio archive"));
-        }
-        let [mode, size, name_size] = [MODE, FILE_SIZE, NAME_SIZE].map(|field| number(&header[field]));
-        let (mode, size, name_size) = (mode?, u64::from(size?), u64::from(name_size?));
+        let (size, name_size) = sizes(&header)?;
+        let mode = number(&header[MODE])?;
         let mut name = Vec::new();
         self.archives.by_ref().take(name_size).read_to_end(&mut name)?;
         if name == TRAILER {
@@ -369,6 +362,14 @@ impl<R: Read + Seek> Walk<'_, R> {
         self.at = (content + size).next_multiple_of(ALIGNMENT);
         Ok(Some(Header { mode, name, size, content }))
     }
+}
+
+/// The lengths of content and name that the header of an entry says, in bytes.
+fn sizes(header: &[u8; HEADER_BYTES as usize]) -> io::Result<(u64, u64)> {
+    if !MAGICS.contains(&&header[..MAGICS[0].len()]) {
+        return Err(invalid("it has data that is not a cpio archive"));
+    }
+    Ok((u64::from(number(&header[FILE_SIZE])?), u64::from(number(&header[NAME_SIZE])?)))
 }
 
 fn number(digits: &[u8]) -> io::Result<u32> {

@@ -8,7 +8,6 @@
 
 use std::fmt;
 use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -18,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::inventory::directory_names;
 use crate::paths::below;
 use base::failure::{Class, Classify};
-use base::files::{make_directory, read_text, read_text_if_present, write_atomically};
+use base::files::{make_directory, read_text, read_text_if_present, removed, write_atomically};
 use base::size::ByteSize;
 
 /// Where dumps are on a node.
@@ -182,12 +181,7 @@ pub fn unexplained_end(root: &Path) -> Option<UnexplainedEnd> {
 }
 
 fn remove_if_present(path: &Path) -> Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(error).class(Class::DiskIo, || format!("removing {}", path.display()))
-        }
-        _ => Ok(()),
-    }
+    removed(fs::remove_file(path)).class(Class::DiskIo, || format!("removing {}", path.display()))
 }
 
 impl fmt::Display for UnexplainedEnd {

@@ -39,10 +39,10 @@ pub fn reach_disks(
     if !used.any() || (recovery && !used.system) {
         return Ok(Vec::new());
     }
-    let _ = runner.run(&Invocation::new("modprobe").arg("iscsi_ibft"));
+    let firmware = firmware::load_and_read(root, runner);
     let installed_access = of_boot_loader(root)?;
     let installed_access = if recovery { installed_access.for_recovery() } else { installed_access };
-    let access = installed_access.with(firmware::read(&root.join("sys")));
+    let access = installed_access.with(firmware);
     if access.is_empty() {
         return Err(Failure::new(
             Class::Hardware,

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::dmi;
 use base::files::{read_at_most, read_text};
+use base::meminfo;
 use base::size::ByteSize;
 use machine::host::HostFacts;
 use machine::inventory::pci::PciDevice;
@@ -144,10 +145,7 @@ fn memory(roots: &Roots) -> Fact<MemorySize> {
     let fitted = table.and_then(|table| dmi::memory(&table));
     let path = roots.proc.join("meminfo");
     let usable = text(&path).and_then(|text| {
-        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-        let kib = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
-        let kib = kib.ok_or_else(|| format!("{} has no MemTotal", path.display()))?;
-        Ok(ByteSize::bytes(kib.saturating_mul(1024)))
+        meminfo::amount(&text, "MemTotal").ok_or_else(|| format!("{} has no MemTotal", path.display()))
     });
     match (fitted, usable) {
         (Some(fitted), Ok(usable)) if fitted >= usable && fitted.get() / 4 * 3 <= usable.get() => {

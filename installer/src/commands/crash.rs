@@ -6,12 +6,13 @@ use anyhow::Result;
 use jiff::Timestamp;
 
 use base::command::SystemRunner;
+use base::files::FileSystemRoom;
 use base::files::read_text;
 use base::program::Context;
 use base::size::ByteSize;
 use install::execute::KernelToLoad;
 use machine::mount::SystemMounter;
-use node::crash::dump::{self, DumpPlaces, FileSystemRoom};
+use node::crash::dump::{self, DumpPlaces};
 use node::crash::load;
 
 /// Where the files of the crash kernel are until it is loaded: in memory.

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use base::meminfo::amount;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 /// A file system in memory at a directory of the sandbox. It ends with the sandbox.
@@ -34,11 +35,10 @@ impl MemoryMount {
 /// `None` if the machine does not tell. The files are those below `root`.
 fn available(root: &Path) -> Option<u64> {
     let meminfo = fs::read_to_string(root.join("proc/meminfo")).ok()?;
-    let machine = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let machine: u64 = machine.trim().strip_suffix(" kB")?.parse().ok()?;
+    let machine = amount(&meminfo, "MemAvailable")?;
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     let left = groups.lines().flat_map(|line| left_by(root, line));
-    left.chain([machine << 10]).min()
+    left.chain([machine.get()]).min()
 }
 
 /// The memory left in the control group of a line of proc_pid_cgroup(5), and in each group above it. In a container the group

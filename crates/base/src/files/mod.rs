@@ -83,14 +83,33 @@ pub fn removed(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
+/// The room of a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileSystemRoom {
+    pub size: ByteSize,
+    /// For users other than root.
+    pub free: ByteSize,
+}
+
+impl FileSystemRoom {
+    /// That of the file system of `path`.
+    ///
+    /// # Errors
+    /// [`Class::DiskIo`] if it cannot be asked.
+    pub fn of(path: &Path) -> Result<Self> {
+        let room = nix::sys::statvfs::statvfs(path)
+            .class(Class::DiskIo, || format!("reading the free space of {}", path.display()))?;
+        let bytes = |blocks: u64| ByteSize::bytes(blocks.saturating_mul(room.fragment_size()));
+        Ok(Self { size: bytes(room.blocks()), free: bytes(room.blocks_available()) })
+    }
+}
+
 /// The free space of the file system of `path` for users other than root, in bytes.
 ///
 /// # Errors
 /// [`Class::DiskIo`] if it cannot be asked.
 pub fn free_space(path: &Path) -> Result<ByteSize> {
-    let room = nix::sys::statvfs::statvfs(path)
-        .class(Class::DiskIo, || format!("reading the free space of {}", path.display()))?;
-    Ok(ByteSize::bytes(room.blocks_available().saturating_mul(room.fragment_size())))
+    FileSystemRoom::of(path).map(|room| room.free)
 }
 
 /// Makes a directory and its parents; those that are new get `mode`.

@@ -16,7 +16,7 @@ use walkdir::WalkDir;
 use base::digest::{Digest, HashingReader};
 use base::encode;
 use base::failure::{Class, Classify, Failure};
-use base::files::{self, Root};
+use base::files::{self, Root, free_space};
 use base::size::ByteSize;
 use machine::paths::below;
 use machine::seed;
@@ -157,9 +157,7 @@ impl<'a> KeptVersions<'a> {
         };
         let bytes: u64 = list.entries.iter().map(size).sum();
         let place = below(self.root, VERSIONS);
-        let room = nix::sys::statvfs::statvfs(&place);
-        let room = room.class(Class::DiskIo, || format!("reading the free space of {}", place.display()))?;
-        let free = ByteSize::bytes(room.blocks_available().saturating_mul(room.fragment_size()));
+        let free = free_space(&place)?;
         let needed = ByteSize::bytes(bytes.saturating_add(SPARE_ROOM.get()));
         if free >= needed {
             return Ok(());

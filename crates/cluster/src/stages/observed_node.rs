@@ -14,6 +14,8 @@ use crate::images::{self, BlobCount};
 use crate::observation::neighbours::{self, RivalMachine};
 use crate::observation::{ClusterView, UnitState, addresses};
 use base::command::{Invocation, Runner};
+use base::files::free_space;
+use base::size::ByteSize;
 use machine::installed_node::InstalledNode;
 use machine::network::addresses::{self as network, WantedNetwork};
 use machine::network::management_device;
@@ -139,8 +141,7 @@ impl ObservedNode {
         let data = below(root, &etcd_data(self.member.distribution));
         let there =
             self.member.server.then(|| data.ancestors().find(|path| path.exists()).map(Path::to_owned))??;
-        let file_system = nix::sys::statvfs::statvfs(&there).ok()?;
-        Some(file_system.blocks_available().saturating_mul(file_system.fragment_size()))
+        free_space(&there).ok().map(ByteSize::get)
     }
 
     /// The unit that the node is waiting for: that which makes it a member, until it has.

@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow};
 use crate::inventory::nics;
 use crate::network_disks::connect::{ConnectPolicy, Pace, connect};
 use crate::network_disks::{access, firmware, require_unmoved};
-use base::command::{Invocation, Runner};
+use base::command::Runner;
 use base::failure::{Class, Failure};
 use base::progress::Progress;
 use model::config::InstallConfig;
@@ -29,11 +29,9 @@ pub fn connect_disks(
     pace: &mut dyn Pace,
     progress: &Progress,
 ) -> Result<()> {
-    let sys = root.join("sys");
-    // Without a table there is nothing to load it for, and udev does not.
-    let _ = runner.run(&Invocation::new("modprobe").arg("iscsi_ibft"));
-    let nics = nics::scan(&sys);
-    let access = access(config, firmware::read(&sys), &nics)?;
+    let firmware = firmware::load_and_read(root, runner);
+    let nics = nics::scan(&root.join("sys"));
+    let access = access(config, firmware, &nics)?;
     if access.is_empty() {
         return Ok(());
     }

@@ -2,6 +2,7 @@
 //! node; the files are below `/run`, which goes from the initrd to the node, so that an address stays what it is. NetworkManager, which
 //! has all other networks, leaves the cards alone.
 
+use model::config::Cidr;
 use model::network_disks::{CardAddress, CardSetup, NetworkDiskAccess};
 
 use crate::node_files::NodeFile;
@@ -10,6 +11,10 @@ use crate::node_files::NodeFile;
 const NETWORKS: &str = "run/systemd/network";
 /// The metric of routes that a DHCP server offers: above those of NetworkManager, which has the default route of the node.
 const METRIC: u32 = 2000;
+
+/// No address but that of the disks, which stays whatever happens to the link or to networkd: with it the node would lose its disk.
+const LASTING: &str =
+    "LinkLocalAddressing=no\nIPv6AcceptRA=no\nKeepConfiguration=yes\nIgnoreCarrierLoss=yes\n";
 
 /// The files of all cards; none without cards.
 #[must_use]
@@ -44,11 +49,10 @@ fn card_files(index: usize, card: &CardSetup, access: &NetworkDiskAccess) -> Vec
         return vec![file(format!("storage{index}.network"), addressed(&matched))];
     };
     let device = vlan_device(index, vlan);
-    let plain = "LinkLocalAddressing=no\nIPv6AcceptRA=no\nKeepConfiguration=yes\nIgnoreCarrierLoss=yes\n";
     vec![
         file(
             format!("storage{index}.network"),
-            format!("{matched}{link}\n[Network]\nVLAN={device}\n{plain}"),
+            format!("{matched}{link}\n[Network]\nVLAN={device}\n{LASTING}"),
         ),
         file(
             format!("storage{index}-vlan.netdev"),
@@ -58,14 +62,14 @@ fn card_files(index: usize, card: &CardSetup, access: &NetworkDiskAccess) -> Vec
     ]
 }
 
-/// The address, which stays whatever happens to the link or to networkd: with it the node would lose its disk.
+/// The address, and the ways to targets behind a router.
 fn network(card: &CardSetup, access: &NetworkDiskAccess) -> String {
     let mut text = "\n[Network]\n".to_owned();
     match card.address {
         CardAddress::Dhcp => text += "DHCP=ipv4\n",
         CardAddress::Static { ip, prefix } => text += &format!("Address={ip}/{prefix}\n"),
     }
-    text += "LinkLocalAddressing=no\nIPv6AcceptRA=no\nKeepConfiguration=yes\nIgnoreCarrierLoss=yes\n";
+    text += LASTING;
     match card.address {
         CardAddress::Dhcp => {
             // The hardware address is what servers know the card by in the firmware, in the initrd and on the node.
@@ -74,10 +78,13 @@ fn network(card: &CardSetup, access: &NetworkDiskAccess) -> String {
             );
         }
         CardAddress::Static { ip, prefix } => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
-            let own = |other: std::net::Ipv4Addr| other.to_bits() & mask == ip.to_bits() & mask;
-            let outside: std::collections::BTreeSet<_> =
-                access.targets.iter().map(|way| *way.portal.ip()).filter(|portal| !own(*portal)).collect();
+            let own = Cidr::containing(ip, prefix);
+            let outside: std::collections::BTreeSet<_> = access
+                .targets
+                .iter()
+                .map(|way| *way.portal.ip())
+                .filter(|portal| !own.contains(*portal))
+                .collect();
             for (portal, gateway) in outside.into_iter().filter_map(|portal| Some((portal, card.gateway?))) {
                 text += &format!("\n[Route]\nDestination={portal}/32\nGateway={gateway}\n");
             }

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use crate::inventory::directory_names;
 use crate::inventory::sysfs::attribute;
+use base::command::{Invocation, Runner};
 use model::config::rules::prefix_length;
 use model::config::{Chap, Secret};
 use model::network_disks::{CardAddress, CardSetup, DiskProtocol, NetworkDiskAccess, TargetPortal};
@@ -20,6 +21,13 @@ const NO_CHAP: u32 = 0;
 
 /// The most bytes of the name of an iSCSI node (RFC 7143, section 4.2.7.1).
 const NAME_BYTES: usize = 223;
+
+/// Loads the module for the table, and reads that. udev does not load it, and on a machine without a table it is refused.
+#[must_use]
+pub fn load_and_read(root: &Path, runner: &dyn Runner) -> NetworkDiskAccess {
+    let _ = runner.run(&Invocation::new("modprobe").arg("iscsi_ibft"));
+    read(&root.join("sys"))
+}
 
 /// What the table has; empty if there is none. Parts that are not filled in, IPv6 addresses, and names and passwords that cannot be ones are
 /// left out: the kernel has checked the lengths and the checksum of the table, and not what it says.

@@ -1,7 +1,6 @@
 //! One login to an iSCSI target with open-iscsi. A password goes into the configuration file that only root reads, from which iscsiadm
 //! takes it into the record of the target; arguments can be read by everyone.
 
-use std::net::SocketAddrV4;
 use std::path::Path;
 use std::time::Duration;
 
@@ -54,20 +53,21 @@ impl Initiator<'_> {
     /// # Errors
     /// The program's, in a few words.
     pub(super) fn log_in(&self, way: &TargetPortal) -> Result<()> {
+        let place = way.portal.to_string();
+        let record = |further: &[&str]| record(&way.target, &place, further);
         // What is left of an attempt before.
-        let _ = self.runner.run(&node(way, &["-o", "delete"]));
+        let _ = self.runner.run(&record(&["-o", "delete"]));
         self.configure(Some(way))?;
-        let made = self.runner.run(&node(way, &["-o", "new"]));
+        let made = self.runner.run(&record(&["-o", "new"]));
         self.configure(None)?;
         made.map_err(short)?;
-        self.runner.run(&node(way, &["--login"])).map(drop).map_err(short)
+        self.runner.run(&record(&["--login"])).map(drop).map_err(short)
     }
 }
 
-fn node(way: &TargetPortal, further: &[&str]) -> Invocation {
-    let portal: SocketAddrV4 = way.portal;
-    let command =
-        Invocation::new("iscsiadm").args(["-m", "node", "-T", &way.target, "-p", &portal.to_string()]);
+/// iscsiadm, for the record of a target at `place`, an address of it.
+fn record(target: &str, place: &str, further: &[&str]) -> Invocation {
+    let command = Invocation::new("iscsiadm").args(["-m", "node", "-T", target, "-p", place]);
     command.args(further.iter().copied()).limit(LIMIT)
 }
 
@@ -88,11 +88,7 @@ pub fn record_logins(root: &Path, hold: Duration, runner: &dyn Runner) -> Result
             continue;
         }
         let place = format!("{portal},{group}");
-        let record = |further: &[&str]| {
-            let command =
-                Invocation::new("iscsiadm").args(["-m", "node", "-T", &session.target, "-p", &place]);
-            command.args(further.iter().copied()).limit(LIMIT)
-        };
+        let record = |further: &[&str]| record(&session.target, &place, further);
         // That of the start before.
         let _ = runner.run(&record(&["-o", "delete"]));
         runner.run(&record(&["-o", "new"]))?;

@@ -14,7 +14,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use base::command::{Invocation, Runner};
 use base::failure::{Class, Classify, Failure, causes};
-use base::files::{make_directory, read_text_if_present, write_atomically};
+use base::files::{FileSystemRoom, make_directory, read_text_if_present, write_atomically};
+use base::meminfo;
 use base::size::ByteSize;
 use machine::crash_dumps::{self, CrashRecord, DIRECTORY_ON_PARTITION, DUMP, MESSAGES, PARTIAL, RECORD};
 use machine::mount::{MountSource, Mounter};
@@ -41,31 +42,10 @@ const DUMP_LIMIT: Duration = Duration::from_secs(3600);
 /// What precedes the reason in the kernel's messages.
 const PANIC: &str = "Kernel panic - not syncing: ";
 
-/// The free room of a file system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileSystemRoom {
-    pub size: ByteSize,
-    pub free: ByteSize,
-}
-
-impl FileSystemRoom {
-    /// That of the file system of `path`.
-    pub fn of(path: &Path) -> Result<Self> {
-        let room = nix::sys::statvfs::statvfs(path)
-            .class(Class::DiskIo, || format!("reading the free space of {}", path.display()))?;
-        let bytes = |blocks: u64| ByteSize::bytes(blocks.saturating_mul(room.fragment_size()));
-        Ok(Self { size: bytes(room.blocks()), free: bytes(room.blocks_available()) })
-    }
-
-    /// The same once so many bytes more are free.
-    fn with(self, more: u64) -> Self {
-        Self { free: ByteSize::bytes(self.free.get().saturating_add(more)), ..self }
-    }
-
-    /// What a dump may take.
-    fn for_dump(self) -> ByteSize {
-        self.free.saturating_sub(ByteSize::bytes(self.size.get() / 100 * FREE_PERCENT))
-    }
+/// What a dump may take of a file system once so many bytes more are free.
+fn largest_dump(room: FileSystemRoom, more: u64) -> ByteSize {
+    let free = ByteSize::bytes(room.free.get().saturating_add(more));
+    free.saturating_sub(ByteSize::bytes(room.size.get() / 100 * FREE_PERCENT))
 }
 
 /// What a dump works on; tests have their own.
@@ -165,8 +145,7 @@ fn unused_name(directory: &Path, now: Timestamp) -> String {
 
 fn memory_available(root: &Path) -> Option<u64> {
     let text = read_text_if_present(&root.join("proc/meminfo")).ok().flatten()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+    meminfo::amount(&text, "MemAvailable").map(ByteSize::get)
 }
 
 /// Removes the oldest dumps and the oldest crashes without one beyond what is kept of each. `new` is the newest whatever its name says.
@@ -193,9 +172,9 @@ fn make_room(places: &DumpPlaces<'_>, directory: &Path, vmcore: &Path) -> Result
     let mut older: Vec<_> = complete.filter(|path| path.join(DUMP).exists()).skip(1).collect();
     loop {
         let room = (places.room)(directory)?;
-        let most = room.for_dump();
+        let most = largest_dump(room, 0);
         let takes: u64 = older.iter().map(|path| size_of(path)).sum();
-        let enough_with_older = room.with(takes).for_dump() >= SMALLEST;
+        let enough_with_older = largest_dump(room, takes) >= SMALLEST;
         match older.pop().filter(|_| most < wanted && enough_with_older) {
             Some(oldest) => remove(&oldest)?,
             None if most < SMALLEST => {
