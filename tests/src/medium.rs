@@ -82,7 +82,7 @@ impl Medium {
         name: &str,
         stage: impl FnOnce(&Path) -> Result<PathBuf>,
     ) -> Result<Self> {
-        Self::build_apart(installer, name, None, stage)
+        Self::in_directory(&ApartBuild::new(name)?.installer(installer).run(stage)?)
     }
 
     /// As [`built_apart`](Self::built_apart), with the modules of extensions signed by the key of this name beside the definition.
@@ -91,28 +91,8 @@ impl Medium {
         name: &str,
         stage: impl FnOnce(&Path) -> Result<PathBuf>,
     ) -> Result<Self> {
-        Self::build_apart(&paths::installer()?, name, Some(key), stage)
-    }
-
-    fn build_apart(
-        installer: &Path,
-        name: &str,
-        module_key: Option<&str>,
-        stage: impl FnOnce(&Path) -> Result<PathBuf>,
-    ) -> Result<Self> {
-        let place = paths::e2e().join("media-apart").join(name);
-        fs::create_dir_all(&place)?;
-        let _lock = lock(&place.join("lock"))?;
-        let definition = stage(&place.join("source"))?;
-        let out = place.join("out");
-        let mut build = build_command_with(installer, &definition, &out, &place.join("cache"))?;
-        if let Some(key) = module_key {
-            build.arg("--module-key").arg(definition.with_file_name(key));
-        }
-        let ended = programs::run(&mut build, BUILD_LIMIT)?;
-        files::write_atomically(&place.join("build.log"), ended.said().as_bytes(), 0o644)?;
-        ended.success("iso-builder build")?;
-        Self::in_directory(&out)
+        let build = ApartBuild::new(name)?.installer(&paths::installer()?);
+        Self::in_directory(&ApartBuild { module_key: Some(key), ..build }.run(stage)?)
     }
 
     /// The media in the output directory of a build: those of the last one, beside which others of an earlier version may lie.
@@ -157,6 +137,58 @@ impl Medium {
     }
 }
 
+/// A build whose cache is not that of the shared media.
+#[derive(Debug)]
+pub struct ApartBuild<'a> {
+    place: PathBuf,
+    cache: PathBuf,
+    /// One for each architecture.
+    installers: Vec<PathBuf>,
+    module_key: Option<&'a str>,
+}
+
+impl ApartBuild<'_> {
+    /// A build in the place `name`, with a cache of its own and without an installer.
+    pub fn new(name: &str) -> Result<Self> {
+        let place = apart(name);
+        fs::create_dir_all(&place)?;
+        Ok(Self { cache: place.join("cache"), place, installers: Vec::new(), module_key: None })
+    }
+
+    /// Adds the installer for an architecture.
+    #[must_use]
+    pub fn installer(mut self, installer: &Path) -> Self {
+        self.installers.push(installer.to_owned());
+        self
+    }
+
+    /// Takes the cache of the place `name`.
+    #[must_use]
+    pub fn cache_of(self, name: &str) -> Self {
+        Self { cache: apart(name).join("cache"), ..self }
+    }
+
+    /// Builds the definition that `stage` writes into its directory; returns the directory of the outputs.
+    pub fn run(self, stage: impl FnOnce(&Path) -> Result<PathBuf>) -> Result<PathBuf> {
+        let _lock = lock(&self.place.join("lock"))?;
+        let definition = stage(&self.place.join("source"))?;
+        let out = self.place.join("out");
+        let mut build = build_command_with(&self.installers, &definition, &out, &self.cache)?;
+        if let Some(key) = self.module_key {
+            build.arg("--module-key").arg(definition.with_file_name(key));
+        }
+        let ended = programs::run(&mut build, BUILD_LIMIT * u32::try_from(self.installers.len())?)?;
+        files::write_atomically(&self.place.join("build.log"), ended.said().as_bytes(), 0o644)?;
+        ended.success("iso-builder build")?;
+        Ok(out)
+    }
+}
+
+/// The place of media that are built apart.
+fn apart(name: &str) -> PathBuf {
+    paths::e2e().join("media-apart").join(name)
+}
+
 /// The build cache that all variants share.
 #[must_use]
 pub fn cache() -> PathBuf {
@@ -171,14 +203,22 @@ pub fn logs(name: &str) -> PathBuf {
 
 /// The command that builds `definition` into `out`, with the cache in `cache`.
 pub fn build_command(definition: &Path, out: &Path, cache: &Path) -> Result<Command> {
-    build_command_with(&paths::installer()?, definition, out, cache)
+    build_command_with(&[paths::installer()?], definition, out, cache)
 }
 
-fn build_command_with(installer: &Path, definition: &Path, out: &Path, cache: &Path) -> Result<Command> {
+fn build_command_with(
+    installers: &[PathBuf],
+    definition: &Path,
+    out: &Path,
+    cache: &Path,
+) -> Result<Command> {
     let mut command = programs::iso_builder()?;
     command.args(["build", "--progress", "plain"]).arg(definition);
     command.arg("-o").arg(out).arg("--cache-dir").arg(cache);
-    command.arg("--installer").arg(installer).args(["--sign-with", "development"]);
+    for installer in installers {
+        command.arg("--installer").arg(installer);
+    }
+    command.args(["--sign-with", "development"]);
     Ok(command)
 }
 
@@ -248,21 +288,56 @@ fn stage_definition(definition: &str, directory: &Path, config: &Value) -> Resul
     Ok(definition)
 }
 
+/// The place of the OS alone for 64-bit Arm, whose cache media for both architectures share, and its definition there.
+pub const ARM64: &str = "arm64";
+const ARM64_DEFINITION: &str = "e2e-arm64.yaml";
+
 /// Writes a definition that extends that of the OS alone for 64-bit Arm, with `config` embedded, if there is one.
 pub fn stage_arm64(directory: &Path, config: Option<&Value>) -> Result<PathBuf> {
+    let embed = if config.is_some() { format!("{EMBED_KEY}: e2e-install.yaml\n") } else { String::new() };
+    let text = format!("extends: minimal-arm64.yaml\n{embed}");
+    let definition = stage_extension(directory, ARM64_DEFINITION, &text)?;
+    if let Some(config) = config {
+        let embedded = definition.with_file_name("e2e-install.yaml");
+        files::write_atomically(&embedded, config.to_string().as_bytes(), 0o600)?;
+    }
+    Ok(definition)
+}
+
+/// Writes a definition that extends the default one for 64-bit Arm, with the release of Kubernetes that `make kubernetes
+/// ARCHITECTURE=arm64` has built.
+pub fn stage_kubernetes_arm64(directory: &Path) -> Result<PathBuf> {
+    let release = paths::target().join("kubernetes-arm64");
+    if !release.exists() {
+        bail!("there is no {}; make kubernetes ARCHITECTURE=arm64 builds it", release.display());
+    }
+    let release = fs::canonicalize(release)?;
+    let text = format!("extends: default-arm64.yaml\nkubernetes: {{artifacts: {}}}\n", json!(release));
+    stage_extension(directory, "e2e-kubernetes-arm64.yaml", &text)
+}
+
+/// The directory with the outputs of one build of the OS alone, for both architectures. It begins with the packages and the cache of the
+/// media for 64-bit Arm, whose base takes longest.
+pub fn built_for_both() -> Result<PathBuf> {
+    let build = ApartBuild::new("both")?.cache_of(ARM64);
+    build.installer(&paths::installer()?).installer(&paths::installer_arm64()?).run(|directory| {
+        let text = "extends: minimal.yaml\narchitectures: [amd64, arm64]\n";
+        let definition = stage_extension(directory, "e2e-both.yaml", text)?;
+        let of_arm64 = apart(ARM64).join("source").join(DEFINITION).with_file_name(ARM64_DEFINITION);
+        if let Ok(lock) = fs::read(lock_file(&of_arm64)) {
+            fs::write(definition.with_file_name("e2e-both.yaml.arm64.lock"), lock)?;
+        }
+        Ok(definition)
+    })
+}
+
+/// Copies the inputs of a build to `directory` and writes the definition `name` beside those of the workspace. Returns its path.
+fn stage_extension(directory: &Path, name: &str, text: &str) -> Result<PathBuf> {
     for source in BUILD_INPUTS {
         copy_tree(&paths::workspace().join(source), &directory.join(source))?;
     }
-    let definition = directory.join("configs/images/e2e-arm64.yaml");
-    let embedded = match config {
-        Some(config) => {
-            let embedded = definition.with_file_name("e2e-install.yaml");
-            files::write_atomically(&embedded, config.to_string().as_bytes(), 0o600)?;
-            format!("{EMBED_KEY}: e2e-install.yaml\n")
-        }
-        None => String::new(),
-    };
-    fs::write(&definition, format!("extends: minimal-arm64.yaml\n{embedded}"))?;
+    let definition = directory.join(DEFINITION).with_file_name(name);
+    fs::write(&definition, text)?;
     Ok(definition)
 }
 
