@@ -347,7 +347,7 @@ bench: ## Measure builds, an install, the network server, a cluster and an emula
 .PHONY: soak
 soak: setup kubernetes kubernetes-before system-upgrade-controller ## Run the end-to-end tests ROUNDS times (10 unless set); stops at the first failure.
 	$(MAKE) binaries PROFILE=release
-	$(MAKE) installer-arm64 ARCHITECTURE=arm64
+	$(MAKE) installer-arm64 kubernetes ARCHITECTURE=arm64
 	for round in $$(seq $(or $(ROUNDS),10)); do \
 	  echo "round $$round"; \
 	  $(TEST) --lib -- --ignored iso9660::; \

@@ -17,8 +17,8 @@ use super::kubeadm::KUBECTL;
 use super::machines::{Member, VIP};
 use crate::questions::{AnsweredMachine, ScreenKeys, answer};
 
-const FIRST: Member = Member { name: "node-1", role: "management", number: 11 };
-const SECOND: Member = Member { name: "node-2", role: "worker", number: 12 };
+const FIRST: Member = Member::new("node-1", "management", 11);
+const SECOND: Member = Member::new("node-2", "worker", 12);
 /// No machine has these addresses.
 const GATEWAY: &str = "10.77.0.1";
 const NAME_SERVER: &str = "10.77.0.53";

@@ -2,6 +2,7 @@
 //! was powered off.
 
 use anyhow::{Context, Result, bail};
+use model::architecture::Architecture;
 use nqrust_tests::artifacts::{Artifacts, scenario_alone};
 use nqrust_tests::deadline::{Deadline, MACHINE_INTERVAL};
 use nqrust_tests::disk::Disk;
@@ -17,9 +18,9 @@ use serde_json::{Value, json};
 use super::machines::{Machines, Member, MemberNetwork, VIP, is_ready, render};
 
 pub(super) const MEMBERS: [Member; 3] = [
-    Member { name: "node-1", role: "management", number: 11 },
-    Member { name: "node-2", role: "witness", number: 12 },
-    Member { name: "node-3", role: "worker", number: 13 },
+    Member::new("node-1", "management", 11),
+    Member::new("node-2", "witness", 12),
+    Member::new("node-3", "worker", 13),
 ];
 
 /// On every medium of the default definition.
@@ -35,13 +36,7 @@ fn three_machines_become_a_cluster_of_kubeadm_and_are_one_again_after_a_restart(
         let (machines, disks) = installed(&MEMBERS, artifacts, &identity)?;
         for boot in ["first-boot", "restart"] {
             let mut booted = boot_all(&machines, &disks, boot, &|machine| machine, (&identity, artifacts))?;
-            if let Err(error) = wait_until_ready(&booted[0].1, &MEMBERS) {
-                // The reasons are in their journals, not on the screens.
-                for (member, (_, ssh)) in MEMBERS.iter().zip(&booted) {
-                    let _ = steps::collect_logs(ssh, artifacts, &format!("{}-{boot}-not-ready", member.name));
-                }
-                return Err(error);
-            }
+            all_ready(&MEMBERS, &booted, boot, artifacts)?;
             let mut checks = Checks::default();
             for (member, (vm, ssh)) in MEMBERS.iter().zip(&mut booted) {
                 check(member, ssh, &mut checks)?;
@@ -49,7 +44,7 @@ fn three_machines_become_a_cluster_of_kubeadm_and_are_one_again_after_a_restart(
                 steps::collect_logs(ssh, artifacts, &format!("{}-{boot}", member.name))?;
             }
             checks.finish("the nodes of the cluster")?;
-            run_pod(&booted[0].1, &format!("pod-{boot}"))?;
+            run_pod(&booted[0].1, &format!("pod-{boot}"), "node-3")?;
             for (vm, ssh) in booted {
                 drop(ssh);
                 vm.power_off(steps::SHUTDOWN_LIMIT)?;
@@ -65,11 +60,21 @@ pub(super) fn installed(
     artifacts: &Artifacts,
     identity: &Identity,
 ) -> Result<(Machines, Vec<Disk>)> {
+    let medium = Medium::built_apart("kubernetes", medium::stage_kubernetes)?;
+    installed_from(members, &|_| &medium, artifacts, identity)
+}
+
+/// As [`installed`], from the medium for the architecture of each.
+pub(super) fn installed_from<'m>(
+    members: &'static [Member],
+    medium: &(dyn Fn(Architecture) -> &'m Medium + Sync),
+    artifacts: &Artifacts,
+    identity: &Identity,
+) -> Result<(Machines, Vec<Disk>)> {
     let kubernetes = json!({ "distribution": "kubeadm", "timing": "relaxed" });
     let configurations = render(members, &kubernetes, artifacts, identity)?;
-    let medium = Medium::built_apart("kubernetes", medium::stage_kubernetes)?;
     let machines = Machines { members, network: MemberNetwork::IsolatedServers, wire: Wire::lay()? };
-    let disks = machines.install(&configurations, &medium, artifacts)?;
+    let disks = machines.install(&configurations, medium, artifacts)?;
     Ok((machines, disks))
 }
 
@@ -93,6 +98,24 @@ pub(super) fn boot_all(
         Ok((vm, ssh))
     };
     started.into_iter().map(log_in).collect()
+}
+
+/// As [`wait_until_ready`], by the first of the machines; keeps the logs of all where they do not get there.
+pub(super) fn all_ready(
+    members: &[Member],
+    booted: &[(Vm, Ssh)],
+    boot: &str,
+    artifacts: &Artifacts,
+) -> Result<()> {
+    let (_, first) = booted.first().context("a machine")?;
+    let ready = wait_until_ready(first, members);
+    if ready.is_err() {
+        // The reasons are in their journals, not on the screens.
+        for (member, (_, ssh)) in members.iter().zip(booted) {
+            let _ = steps::collect_logs(ssh, artifacts, &format!("{}-{boot}-not-ready", member.name));
+        }
+    }
+    ready
 }
 
 /// Waits until the API lists every member as Ready and as what it shall be; nodes of before a restart are Ready for some time
@@ -120,7 +143,7 @@ pub(super) fn wait_until_ready(ssh: &Ssh, members: &[Member]) -> Result<()> {
     Deadline::after(steps::READY_LIMIT).every(MACHINE_INTERVAL).poll("all nodes that are Ready", ready)
 }
 
-fn check(member: &Member, ssh: &Ssh, checks: &mut Checks) -> Result<()> {
+pub(super) fn check(member: &Member, ssh: &Ssh, checks: &mut Checks) -> Result<()> {
     let name = member.name;
     let management = member.role == "management";
     // A kubelet is Ready before a witness is a member of etcd and has forgotten the keys for that.
@@ -137,9 +160,9 @@ fn check(member: &Member, ssh: &Ssh, checks: &mut Checks) -> Result<()> {
     Ok(())
 }
 
-/// Runs a pod of a preloaded image on the worker and reads what it says.
-fn run_pod(ssh: &Ssh, name: &str) -> Result<()> {
-    let overrides = json!({ "spec": { "nodeSelector": { "kubernetes.io/hostname": "node-3" } } });
+/// Runs a pod of a preloaded image on the node `on` and reads what it says.
+pub(super) fn run_pod(ssh: &Ssh, name: &str, on: &str) -> Result<()> {
+    let overrides = json!({ "spec": { "nodeSelector": { "kubernetes.io/hostname": on } } });
     ssh.run(&format!(
         "{KUBECTL} run {name} --image {IMAGE} --image-pull-policy Never --restart Never --overrides '{overrides}' \
          --command -- /bin/busybox echo it-runs"

@@ -8,6 +8,7 @@ use std::thread;
 
 use anyhow::{Context, Result, bail};
 use base::size::ByteSize;
+use model::architecture::Architecture;
 use nqrust_tests::artifacts::Artifacts;
 use nqrust_tests::disk::Disk;
 use nqrust_tests::identity::Identity;
@@ -26,9 +27,20 @@ pub(super) struct Member {
     pub(super) role: &'static str,
     /// The last number of its address on the wire, and of its hardware addresses.
     pub(super) number: u8,
+    pub(super) architecture: Architecture,
 }
 
 impl Member {
+    /// A machine with a processor of x86.
+    pub(super) const fn new(name: &'static str, role: &'static str, number: u8) -> Self {
+        Self { name, role, number, architecture: Architecture::Amd64 }
+    }
+
+    /// A machine with a processor of 64-bit Arm.
+    pub(super) const fn arm64(name: &'static str, role: &'static str, number: u8) -> Self {
+        Self { name, role, number, architecture: Architecture::Arm64 }
+    }
+
     pub(super) fn address(&self) -> String {
         format!("10.77.0.{}", self.number)
     }
@@ -68,6 +80,10 @@ impl Machines {
             MemberNetwork::Isolated | MemberNetwork::Outside => Firmware::Bios,
         };
         let machine = Machine::new(&name, firmware).wire(&member.mac(), &self.wire)?;
+        let machine = match member.architecture {
+            Architecture::Amd64 => machine,
+            Architecture::Arm64 => machine.arm64(),
+        };
         let server = ByteSize::gib(4);
         Ok(match self.network {
             MemberNetwork::Isolated => machine.isolated_network(&member.back_door(), ""),
@@ -78,10 +94,18 @@ impl Machines {
         })
     }
 
-    /// Installs every member with its configuration in `nodes`, side by side; returns their disks in the same order.
-    pub(super) fn install(&self, nodes: &Path, medium: &Medium, artifacts: &Artifacts) -> Result<Vec<Disk>> {
+    /// Installs every member with its configuration in `nodes`, side by side; returns their disks in the same order. `medium` is that of
+    /// an architecture.
+    pub(super) fn install<'m>(
+        &self,
+        nodes: &Path,
+        medium: &(dyn Fn(Architecture) -> &'m Medium + Sync),
+        artifacts: &Artifacts,
+    ) -> Result<Vec<Disk>> {
         thread::scope(|scope| {
-            let install = |member| scope.spawn(move || self.install_one(member, nodes, medium, artifacts));
+            let install = |member: &'static Member| {
+                scope.spawn(move || self.install_one(member, nodes, medium(member.architecture), artifacts))
+            };
             let threads: Vec<_> = self.members.iter().map(install).collect();
             let ended = |thread: thread::ScopedJoinHandle<'_, Result<_>>| {
                 thread.join().unwrap_or_else(|_| bail!("a machine's thread panicked"))

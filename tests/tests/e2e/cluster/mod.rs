@@ -1,12 +1,13 @@
 //! Clusters of three machines, each installed from one ISO with the configurations that `installer render` makes from one
 //! cluster file: here of K3s or RKE2, in [`kubeadm`] of upstream Kubernetes. In [`by_hand`] a person
-//! makes one at the consoles of two machines; in [`rollout`] one is updated, and in [`unhealthy_release`] a release is not good for one.
+//! makes one at the consoles of two machines; in [`both_architectures`] a worker has another processor; in [`rollout`] one is updated, and in [`unhealthy_release`] a release is not good for one.
 //!
 //! The ISO contains a distribution. Without a real one it is a stand-in program that records how it was started, and
 //! the test ends where Kubernetes would begin; with a real one (`NQRUST_K3S_BINARY` or `NQRUST_RKE2_DIR`, see
 //! `distribution`) it goes on until every node is Ready. Then only the build, and nodes whose images are not on the
 //! medium, need a network.
 
+mod both_architectures;
 mod by_hand;
 mod kubeadm;
 mod machines;
@@ -40,9 +41,9 @@ use crate::bad_input::refused_in_vm;
 const READY: Duration = Duration::from_secs(1800);
 
 const MEMBERS: [Member; 3] = [
-    Member { name: "node-1", role: "management", number: 11 },
-    Member { name: "node-2", role: "management", number: 12 },
-    Member { name: "node-3", role: "witness", number: 13 },
+    Member::new("node-1", "management", 11),
+    Member::new("node-2", "management", 12),
+    Member::new("node-3", "witness", 13),
 ];
 
 /// Images of a real distribution come from their registries.
@@ -62,7 +63,7 @@ fn three_machines_of_a_cluster_file_become_its_nodes() {
         let nodes = machines::render(&MEMBERS, &kubernetes, artifacts, &identity)?;
         let machines = Machines { members: &MEMBERS, network: network(), wire: Wire::lay()? };
         let medium = steps::medium_with_distribution()?;
-        let disks = machines.install(&nodes, &medium, artifacts)?;
+        let disks = machines.install(&nodes, &|_| &medium, artifacts)?;
         // A machine ends with the thread that started it.
         let start =
             |(member, disk): (&Member, &Disk)| machines.machine(member, "boot")?.disk(disk).start(artifacts);

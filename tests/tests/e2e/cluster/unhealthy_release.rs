@@ -18,7 +18,7 @@ use super::machines::Member;
 use super::rollout::release;
 use crate::broken_release::{TOLD_LIMIT, drop_in};
 
-const MEMBERS: [Member; 1] = [Member { name: "node-1", role: "management", number: 11 }];
+const MEMBERS: [Member; 1] = [Member::new("node-1", "management", 11)];
 
 /// The drive with the release.
 const BROKEN: &str = "/dev/disk/by-label/NQRUST_HYPERVISOR_1000_0_0";
