@@ -47,17 +47,18 @@ impl Server {
         Self::begin(Vec::new(), listen, &["--base-url", &base], "--cluster", [medium, file, state, log])
     }
 
-    /// [`Server::start`] on `segment`, as its only DHCP server.
+    /// [`Server::start`] on `segment`, as its only DHCP server, with the loaders in a directory or those of this host.
     pub fn on_segment(
         segment: &Segment,
-        medium: &Path,
-        nodes: &Path,
-        state: &Path,
-        log: &Path,
+        loaders: Option<&Path>,
+        [medium, nodes, state, log]: [&Path; 4],
     ) -> Result<Self> {
         let listen = SocketAddr::new(IpAddr::V4(Segment::SERVER), 8080);
-        let further =
-            ["--dnsmasq", "full", "--interface", Segment::TAP, "--range", "192.0.2.100,192.0.2.199"];
+        let mut further =
+            vec!["--dnsmasq", "full", "--interface", Segment::TAP, "--range", "192.0.2.100,192.0.2.199"];
+        if let Some(directory) = loaders {
+            further.extend(["--loaders", directory.to_str().context("a path that is not UTF-8")?]);
+        }
         Self::begin(segment.enter(), listen, &further, "--configs", [medium, nodes, state, log])
     }
 

@@ -35,6 +35,11 @@ use walkdir::WalkDir;
 /// For one command on the media of both architectures, which are read as a whole.
 const MEDIA_LIMIT: Duration = Duration::from_secs(900);
 
+/// The first release of Debian whose iPXE has a loader for arm64.
+const LOADERS_SUITE: &str = "trixie";
+/// The time limit of unpacking two packages.
+const UNPACK_LIMIT: Duration = Duration::from_secs(600);
+
 #[test]
 #[ignore = "a base system is put together under emulation: half an hour"]
 fn a_medium_for_arm64_installs_with_secure_boot_and_its_node_starts_and_is_no_medium_for_x86() {
@@ -144,7 +149,8 @@ fn a_machine_for_arm64_installs_from_the_network_and_then_starts_from_its_disk()
         let document = Document::new("node-arm").to_json(&identity).to_string();
         files::write_atomically(&file, document.as_bytes(), 0o600)?;
         let (state, log) = (private.path().join("state"), artifacts.path("server.log"));
-        let server = Server::on_segment(&segment, &medium.full, &nodes, &state, &log)?;
+        let loaders = loaders(private.path())?;
+        let server = Server::on_segment(&segment, Some(&loaders), [&medium.full, &nodes, &state, &log])?;
         let disk = Disk::empty(artifacts.disk("node.qcow2"), ByteSize::gib(32))?;
         let machine =
             |purpose| Machine::new(purpose, Firmware::Uefi).arm64().segment(MAC, &segment).disk(&disk);
@@ -155,6 +161,24 @@ fn a_machine_for_arm64_installs_from_the_network_and_then_starts_from_its_disk()
         vm.power_off(steps::SHUTDOWN_LIMIT)?;
         secrets::search(artifacts.directory(), &identity)
     });
+}
+
+/// A directory in `place` with the loaders for machines with arm64, which this host need not have: they are unpacked from packages.
+fn loaders(place: &Path) -> Result<PathBuf> {
+    let (tree, loaders) = (place.join("packages"), place.join("loaders"));
+    let mut unpack = Command::new("mmdebstrap");
+    unpack.args(["--quiet", "--variant=extract", "--format=directory", "--architectures=arm64"]);
+    // Nothing of it is run.
+    unpack.args(["--skip=check/qemu", "--include=ipxe,grub-efi-arm64-signed"]);
+    programs::run(unpack.arg(LOADERS_SUITE).arg(&tree), UNPACK_LIMIT)?.success("unpacking the loaders")?;
+    fs::create_dir(&loaders)?;
+    for (file, name) in [
+        ("usr/lib/ipxe/ipxe-arm64.efi", "ipxe-arm64.efi"),
+        ("usr/lib/grub/arm64-efi-signed/grubnetaa64.efi.signed", "grubaa64.efi"),
+    ] {
+        fs::copy(tree.join(file), loaders.join(name)).with_context(|| format!("copying {file}"))?;
+    }
+    Ok(loaders)
 }
 
 /// The installer of another architecture says for which one the medium is, before it plans anything.

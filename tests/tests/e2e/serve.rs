@@ -316,7 +316,7 @@ fn told_of_node(server: &Server, ssh: &Ssh, checks: &mut Checks) -> Result<()> {
 
 fn on_segment(segment: &Segment, deployment: &Deployment, artifacts: &Artifacts) -> Result<Server> {
     let (nodes, state, log) = (deployment.nodes(), deployment.state(), artifacts.path("server.log"));
-    Server::on_segment(segment, &deployment.medium.full, &nodes, &state, &log)
+    Server::on_segment(segment, None, [&deployment.medium.full, &nodes, &state, &log])
 }
 
 /// Installs an empty machine that boots from the network, without any input.
