@@ -1,5 +1,7 @@
 //! Debian packages as lists ask for them and as mirrors have them. The lock file keeps both; the steps resolve and unpack them.
 
+use std::collections::BTreeSet;
+
 use base::digest::Digest;
 use serde::{Deserialize, Serialize};
 
@@ -25,4 +27,8 @@ pub struct ResolvedPackage {
     /// In bytes.
     pub size: u64,
     pub sha256: Digest,
+    /// The lists that it was chosen for, by their places among those of the request. Empty in lock files of earlier versions, which did
+    /// not tell: it counts for each list then.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub lists: BTreeSet<usize>,
 }

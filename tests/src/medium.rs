@@ -229,7 +229,7 @@ pub fn lock_file(definition: &Path) -> PathBuf {
     path.into()
 }
 
-/// The lock file of the newest variant: others start from it, so that their packages and times are the same.
+/// The lock file of the newest variant: others start from it, so that their packages are the same.
 fn shared_lock() -> PathBuf {
     paths::e2e().join("media/definition.lock")
 }

@@ -66,6 +66,10 @@ pub struct Definition {
     /// How hard to compress.
     #[serde(default)]
     pub profile: Profile,
+    /// The time of all files of the media, in seconds since 1970. Without this key that of the newest package or file of the base, so that
+    /// the same inputs give the same bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u32>,
     /// Where Debian packages come from, for the base and for container images made of packages.
     #[serde(default)]
     pub packages: PackageSource,
@@ -162,6 +166,13 @@ impl Definition {
             Base::Debian(base) => base.include.iter().cloned().chain(self.firmware_packages()).collect(),
             _ => Vec::new(),
         }
+    }
+
+    /// What a base of Debian packages asks for.
+    #[must_use]
+    pub fn base_list(&self) -> Option<PackageList> {
+        let is_debian = matches!(self.base, Base::Debian(_));
+        is_debian.then(|| PackageList { essential: true, include: self.base_packages() })
     }
 
     /// The files of packages, and the files and directories of extensions with the certificate that their modules are signed for.

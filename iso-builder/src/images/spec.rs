@@ -9,6 +9,8 @@ use model::config::{Distribution, Role};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::packages::PackageList;
+
 /// The container images of a definition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -305,6 +307,14 @@ pub struct LayerSpec {
     #[schemars(length(min = 1))]
     #[serde(deserialize_with = "some_packages")]
     pub packages: Vec<PackageName>,
+}
+
+impl LayerSpec {
+    /// What the layer asks for.
+    pub(crate) fn package_list(&self) -> PackageList {
+        let include = self.packages.iter().map(|package| package.as_str().to_owned()).collect();
+        PackageList { essential: false, include }
+    }
 }
 
 fn some_packages<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<PackageName>, D::Error> {

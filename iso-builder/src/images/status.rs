@@ -21,7 +21,7 @@ pub(super) const STATUS_DIRECTORY: &str = "var/lib/dpkg/status.d";
 const DOCUMENTATION: &str = "usr/share/doc/";
 
 /// Adds a file for each package whose files are in the tar file `layer`; `packages` are the candidates.
-pub fn add(layer: &Path, packages: &[ResolvedPackage]) -> Result<()> {
+pub fn add(layer: &Path, packages: &[&ResolvedPackage]) -> Result<()> {
     let names = documented(layer)?;
     let scratch = tempfile::tempdir().context("making a scratch directory")?;
     let directory = scratch.path().join(STATUS_DIRECTORY);
@@ -95,8 +95,9 @@ mod tests {
             url: String::new(),
             size: 0,
             sha256: Digest::of(b""),
+            lists: Default::default(),
         };
-        add(&layer, &[package("dash_1%3a0.5-2_amd64.deb"), package("sed_4.9-1_amd64.deb")]).unwrap();
+        add(&layer, &[&package("dash_1%3a0.5-2_amd64.deb"), &package("sed_4.9-1_amd64.deb")]).unwrap();
         let contents = super::super::contents::LayerContents::scan(&layer).unwrap();
         let paths: Vec<_> =
             contents.entries.keys().map(|path| String::from_utf8_lossy(path).into_owned()).collect();

@@ -3,8 +3,8 @@
 //!
 //! It has each Debian package with its URL, size and SHA-256; each image of a registry with its digest; the files of
 //! the Kubernetes distribution; the base if it is a file or directory; archives and layouts of images; the definitions that
-//! it extends; and the time stamp of everything in the media. A lock fits a definition if the definition still asks for the same inputs;
-//! otherwise those that changed are resolved again or, with `--locked`, the build fails.
+//! it extends. A lock fits a definition if the definition still asks for the same inputs; otherwise those that changed are resolved again
+//! or, with `--locked`, the build fails. It has nothing of the moment at which it was made: who locks the same inputs gets the same bytes.
 
 mod policy;
 mod release;
@@ -23,6 +23,7 @@ use crate::definition::{Base, LoadedDefinition, PackageSource};
 use crate::firmware::is_free;
 use crate::images::preload::NeededImage;
 use crate::images::pull::PinnedImage;
+use crate::images::spec::LayerSpec;
 use crate::packages::{PackageList, ResolvedPackage};
 
 pub use self::policy::LockPolicy;
@@ -35,8 +36,11 @@ pub(crate) const LOCK_FORMAT: u32 = 1;
 #[serde(deny_unknown_fields)]
 pub struct Lock {
     pub format: u32,
-    /// The time stamp of everything in the media, in seconds since 1970: when the packages were locked.
-    pub epoch: u64,
+    /// The time of all files of the media, in seconds since 1970, where the digests do not tell it: `SOURCE_DATE_EPOCH`, or that of the
+    /// newest file of a base that is a directory. Lock files of earlier versions have the moment at which they were made. Without
+    /// it the time is that of the newest package, or of the newest file of the base.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
     /// The inputs that the definition asked for.
     pub request: LockRequest,
     /// Sorted by file name.
@@ -98,19 +102,14 @@ impl LockRequest {
     #[must_use]
     pub fn of(loaded: &LoadedDefinition, pulled: &[NeededImage]) -> Self {
         let definition = &loaded.definition;
-        let mut wanted = Vec::new();
         let base = match &definition.base {
-            Base::Debian(_) => {
-                wanted.push(PackageList { essential: true, include: definition.base_packages() });
-                None
-            }
+            Base::Debian(_) => None,
             Base::Oci(base) => Some(base.path.clone()),
             Base::Archive(base) | Base::Directory(base) => Some(base.path.clone()),
         };
-        for layer in definition.images.built().flat_map(|image| &image.layers) {
-            let include = layer.packages.iter().map(|package| package.as_str().to_owned()).collect();
-            wanted.push(PackageList { essential: false, include });
-        }
+        let layers = definition.images.built().flat_map(|image| &image.layers);
+        let mut wanted: Vec<_> = layers.map(LayerSpec::package_list).collect();
+        wanted.extend(definition.base_list());
         wanted.extend(definition.module_tools());
         wanted.sort();
         wanted.dedup();
@@ -175,10 +174,19 @@ impl Lock {
         Ok(Some(lock))
     }
 
-    /// True if both lock the same inputs, whenever they were made.
+    /// True if both lock the same inputs, and both or neither give the time of the files themselves.
     #[must_use]
     pub fn has_the_inputs_of(&self, other: &Self) -> bool {
-        Self { epoch: other.epoch, ..self.clone() } == *other
+        let epoch = if self.epoch.is_some() == other.epoch.is_some() { other.epoch } else { self.epoch };
+        Self { epoch, ..self.clone() } == *other
+    }
+
+    /// The packages that were chosen for the lists that `wants` names, each once; in a lock file that does not tell, all packages.
+    pub fn packages_for(&self, wants: impl Fn(&PackageList) -> bool) -> Vec<&ResolvedPackage> {
+        let is_wanted = |list: &usize| self.request.wanted.get(*list).is_some_and(&wants);
+        let chosen =
+            |package: &&ResolvedPackage| package.lists.is_empty() || package.lists.iter().any(is_wanted);
+        self.packages.iter().filter(chosen).collect()
     }
 
     /// Writes the lock file. One that has these bytes already is not touched.
@@ -205,7 +213,7 @@ mod tests {
         let wanted = vec![PackageList { essential: true, include: vec!["systemd".into()] }];
         Lock {
             format: LOCK_FORMAT,
-            epoch: 1,
+            epoch: None,
             request: LockRequest {
                 architecture: Architecture::default(),
                 source: PackageSource::default(),
@@ -238,6 +246,40 @@ mod tests {
         let own = Some(Architecture::Arm64);
         assert_eq!(path("-", own), Path::new("standard-input.arm64.lock"));
         assert_eq!(path("a/image.yaml", own), Path::new("a/image.yaml.arm64.lock"));
+    }
+
+    #[test]
+    fn packages_are_told_by_their_lists_and_in_locks_of_earlier_versions_they_are_all_for_each() {
+        let list = |name: &str| PackageList { essential: false, include: vec![name.to_owned()] };
+        let package = |name: &str, lists: &[usize]| ResolvedPackage {
+            file: format!("{name}_1_all.deb"),
+            url: String::new(),
+            size: 0,
+            sha256: Digest::of(name.as_bytes()),
+            lists: lists.iter().copied().collect(),
+        };
+        let mut lock = lock();
+        lock.request.wanted = vec![list("a"), list("b")];
+        lock.packages = vec![package("a", &[0]), package("libc6", &[0, 1]), package("b", &[1])];
+        let chosen = |lock: &Lock, name: &str| -> Vec<String> {
+            let wanted = list(name);
+            lock.packages_for(|list| *list == wanted).iter().map(|package| package.file.clone()).collect()
+        };
+        assert_eq!(chosen(&lock, "a"), ["a_1_all.deb", "libc6_1_all.deb"]);
+        assert_eq!(chosen(&lock, "b"), ["libc6_1_all.deb", "b_1_all.deb"]);
+        assert!(chosen(&lock, "c").is_empty());
+        lock.packages.iter_mut().for_each(|package| package.lists.clear());
+        assert_eq!(chosen(&lock, "c").len(), 3);
+    }
+
+    #[test]
+    fn a_lock_of_an_earlier_version_keeps_its_time_and_a_new_one_of_the_same_inputs_has_none() {
+        let mut old = serde_json::to_value(lock()).unwrap();
+        old["epoch"] = 1_700_000_000_u64.into();
+        let old: Lock = serde_json::from_value(old).unwrap();
+        assert_eq!(old.epoch, Some(1_700_000_000));
+        assert!(!lock().has_the_inputs_of(&old) && !old.has_the_inputs_of(&lock()));
+        assert!(Lock { epoch: Some(1), ..lock() }.has_the_inputs_of(&old));
     }
 
     #[test]

@@ -1,8 +1,6 @@
 //! Makes a lock: resolves every input of a definition to a digest.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
-use anyhow::{Context, Result};
+use anyhow::Result;
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::progress::Progress;
@@ -16,10 +14,9 @@ use crate::images::PreloadSource;
 use crate::images::preload::NeededImage;
 use crate::images::pull::{self, BlobCache, ImageRegistry, PinnedImage};
 use crate::lock::{LOCK_FORMAT, Lock, LockPolicy, LockRequest, LockedFile, LockedRelease, unfit};
-use crate::packages::ResolvedPackage;
 
 /// Checks the packages of a lock before it is used or written; an error refuses them.
-pub type PackageApproval<'a> = &'a dyn Fn(&[ResolvedPackage]) -> Result<()>;
+pub type PackageApproval<'a> = &'a dyn Fn(&Lock) -> Result<()>;
 
 /// The inputs of a lock.
 #[allow(missing_debug_implementations)]
@@ -41,6 +38,8 @@ pub struct Locker<'a> {
 struct WantedInputs {
     request: LockRequest,
     base: Option<Digest>,
+    /// The time of the newest file of a base that is a directory, whose digest does not tell it.
+    newest: Option<u64>,
     kubernetes: Option<LockedRelease>,
     files: Vec<LockedFile>,
 }
@@ -56,7 +55,7 @@ impl Locker<'_> {
             && (&lock.request, &lock.base, &lock.kubernetes, &lock.files)
                 == (&wanted.request, &wanted.base, &wanted.kubernetes, &wanted.files)
         {
-            approve(&lock.packages)?;
+            approve(lock)?;
             return Ok(lock.clone());
         }
         if policy.locked || policy.offline {
@@ -65,8 +64,8 @@ impl Locker<'_> {
         self.make(wanted, known, approve)
     }
 
-    /// Resolves every input anew and writes the lock file. A lock whose inputs are the same keeps its time stamp: its bytes
-    /// do not change, and what was built from it is not built again.
+    /// Resolves every input anew and writes the lock file. A lock whose inputs are the same keeps its bytes, with the time that
+    /// `SOURCE_DATE_EPOCH` gave it, and what was built from it is not built again.
     pub fn relock(&self) -> Result<Lock> {
         let path = Lock::path_of(self.loaded);
         let resolved = self.resolve(self.wanted()?, None)?;
@@ -82,20 +81,21 @@ impl Locker<'_> {
     fn wanted(&self) -> Result<WantedInputs> {
         let request = LockRequest::of(self.loaded, self.pulled);
         let kubernetes = self.kubernetes.cloned();
-        Ok(WantedInputs { request, base: self.base_digest()?, kubernetes, files: self.files()? })
+        let (base, newest) = self.base()?;
+        Ok(WantedInputs { request, base, newest, kubernetes, files: self.files()? })
     }
 
     /// Writes a lock of the inputs `wanted`, unless its packages are refused.
     fn make(&self, wanted: WantedInputs, known: Option<Lock>, approve: PackageApproval<'_>) -> Result<Lock> {
         let lock = self.resolve(wanted, known)?;
-        approve(&lock.packages)?;
+        approve(&lock)?;
         lock.write(&Lock::path_of(self.loaded))?;
         Ok(lock)
     }
 
     /// A lock of the inputs `wanted`; entries of `known` are used for those that have not changed.
     fn resolve(&self, wanted: WantedInputs, known: Option<Lock>) -> Result<Lock> {
-        let WantedInputs { request, base, kubernetes, files } = wanted;
+        let WantedInputs { request, base, newest, kubernetes, files } = wanted;
         let same_packages = known.as_ref().filter(|lock| {
             let LockRequest { architecture, source, wanted, firmware, .. } = &lock.request;
             (architecture, source, wanted, firmware, &lock.base)
@@ -107,8 +107,14 @@ impl Locker<'_> {
         });
         let (epoch, packages) = match same_packages {
             Some(lock) => (lock.epoch, lock.packages.clone()),
-            None if request.wanted.is_empty() => (now()?, Vec::new()),
-            None => (now()?, packages::resolve(&request, self.loaded, self.cache, self.progress)?),
+            None => {
+                let epoch = source_date()?.or(newest);
+                let packages = match request.wanted.is_empty() {
+                    true => Vec::new(),
+                    false => packages::resolve(&request, self.loaded, self.cache, self.progress)?,
+                };
+                (epoch, packages)
+            }
         };
         let images = self.pin(&request.images, known.map(|lock| lock.images).unwrap_or_default())?;
         Ok(Lock { format: LOCK_FORMAT, epoch, request, packages, base, images, kubernetes, files })
@@ -126,18 +132,20 @@ impl Locker<'_> {
         Ok(pinned)
     }
 
-    fn base_digest(&self) -> Result<Option<Digest>> {
+    /// The digest of a base that is a file or a directory, and of a directory the time of its newest file.
+    fn base(&self) -> Result<(Option<Digest>, Option<u64>)> {
         let path = match &self.loaded.definition.base {
-            Base::Debian(_) => return Ok(None),
+            Base::Debian(_) => return Ok((None, None)),
             Base::Oci(base) => &base.path,
             Base::Archive(base) => &base.path,
             Base::Directory(base) => {
                 let directory = self.loaded.resolve(&base.path);
                 let architecture = self.loaded.definition.architecture;
-                return packages::survey(&directory, architecture, self.cache, self.progress).map(Some);
+                let found = packages::survey(&directory, architecture, self.cache, self.progress)?;
+                return Ok((Some(found.digest), Some(found.newest)));
             }
         };
-        digest_of_path(&self.loaded.resolve(path)).map(Some)
+        Ok((Some(digest_of_path(&self.loaded.resolve(path))?), None))
     }
 
     fn files(&self) -> Result<Vec<LockedFile>> {
@@ -158,14 +166,11 @@ impl Locker<'_> {
     }
 }
 
-/// `SOURCE_DATE_EPOCH` if that is set, else the current time; in seconds since 1970.
-fn now() -> Result<u64> {
-    match std::env::var("SOURCE_DATE_EPOCH") {
-        Ok(text) => Ok(text.parse().map_err(|_| {
-            Failure::new(Class::Invalid, format!("SOURCE_DATE_EPOCH={text} is not a number of seconds"))
-        })?),
-        Err(_) => Ok(SystemTime::now().duration_since(UNIX_EPOCH).context("reading the clock")?.as_secs()),
-    }
+/// `SOURCE_DATE_EPOCH`, in seconds since 1970, if it is set (<https://reproducible-builds.org/specs/source-date-epoch/>).
+fn source_date() -> Result<Option<u64>> {
+    let Ok(text) = std::env::var("SOURCE_DATE_EPOCH") else { return Ok(None) };
+    let what = || format!("SOURCE_DATE_EPOCH={text} is not a number of seconds");
+    Ok(Some(text.parse().map_err(|_| Failure::new(Class::Invalid, what()))?))
 }
 
 /// The inputs that the lock does not fit, in words.
@@ -230,12 +235,12 @@ mod tests {
         };
         let sha256 = Digest::of(file.unwrap_or_default().as_bytes());
         let files = file.map(|_| LockedFile { path: "archive.tar".into(), sha256 }).into_iter().collect();
-        WantedInputs { request, base: None, kubernetes: None, files }
+        WantedInputs { request, base: None, newest: None, kubernetes: None, files }
     }
 
     fn locked(wanted: WantedInputs) -> Lock {
-        let WantedInputs { request, base, kubernetes, files } = wanted;
-        Lock { format: 1, epoch: 0, request, packages: vec![], base, images: vec![], kubernetes, files }
+        let WantedInputs { request, base, kubernetes, files, .. } = wanted;
+        Lock { format: 1, epoch: None, request, packages: vec![], base, images: vec![], kubernetes, files }
     }
 
     #[test]

@@ -14,29 +14,29 @@ use super::download::{self, Download, DownloadKind};
 use crate::cache::Cache;
 use crate::definition::LoadedDefinition;
 use crate::files::{CachedFile, digest_of_file};
-use crate::lock::{Lock, LockPolicy, LockRequest};
+use crate::lock::{LockPolicy, LockRequest};
 use crate::packages::ResolvedPackage;
 use crate::sandbox;
-use crate::steps::{self, PackageRepository, RepositoryFile, StepRequest, StepWork};
+use crate::steps::{self, PackageRepository, RepositoryFile, StepRequest, StepWork, SurveyedDirectory};
 
 const PACKAGES: DownloadKind = DownloadKind {
     noun: "packages",
     hint: "Mirrors replace packages: make the lock file anew with `iso-builder lock DEFINITION`.",
 };
 
-/// The digest of a root file system in a directory, including owners, modes and attributes.
+/// Digest and time of a root file system in a directory, including owners, modes and attributes.
 pub(crate) fn survey(
     directory: &Path,
     architecture: Architecture,
     cache: &Cache,
     progress: &Progress,
-) -> Result<Digest> {
+) -> Result<SurveyedDirectory> {
     let directory = directory.canonicalize().with_context(|| format!("resolving {}", directory.display()))?;
     let message = format!("Reading {}", directory.display());
     let answer = progress.within("survey", message, || {
         ask(cache, StepWork::Survey(directory.clone()), architecture, steps::SURVEY_OUTPUT)
     })?;
-    Ok(String::from_utf8_lossy(&answer).parse()?)
+    serde_json::from_slice(&answer).context("reading what the survey found")
 }
 
 /// The packages that apt chooses for the lists of `request` of a definition. Those of its files have the path as it is written there
@@ -117,9 +117,9 @@ fn ask(cache: &Cache, work: StepWork, architecture: Architecture, name: &str) ->
     files::read_at_most(&out.join(name), 64 << 20)
 }
 
-/// Downloads what the cache lacks or has damaged, and returns where every file is.
+/// Downloads what the cache lacks or has damaged of these packages, and returns where every file is.
 pub fn fetch(
-    lock: &Lock,
+    packages: &[&ResolvedPackage],
     loaded: &LoadedDefinition,
     cache: &Cache,
     policy: LockPolicy,
@@ -127,8 +127,8 @@ pub fn fetch(
 ) -> Result<PackageRepository> {
     let mut files = BTreeMap::new();
     let mut wanted = Vec::new();
-    for package in &lock.packages {
-        let ResolvedPackage { file, url, size, sha256 } = package;
+    for package in packages {
+        let ResolvedPackage { file, url, size, sha256, .. } = package;
         let path = cache.downloads().join(sha256.to_string());
         match is_file(package) {
             true => copy(package, &loaded.resolve(Path::new(url)), &path)?,
@@ -153,48 +153,29 @@ mod tests {
     use testing::http::{Answer, Fake};
 
     use super::*;
-    use crate::lock::LOCK_FORMAT;
 
-    /// A lock with one package of this URL, and the definition beside it.
-    fn locked(directory: &Path, url: String) -> (Lock, LoadedDefinition) {
+    /// A package of this URL, and a definition.
+    fn locked(directory: &Path, url: String) -> (ResolvedPackage, LoadedDefinition) {
         let package = ResolvedPackage {
             file: "busybox-static_1_amd64.deb".into(),
             url,
             size: 11,
             sha256: Digest::of(b"the package"),
-        };
-        let request = LockRequest {
-            architecture: Default::default(),
-            source: Default::default(),
-            wanted: vec![],
-            firmware: vec![],
-            base: None,
-            images: vec![],
-        };
-        let packages = vec![package];
-        let lock = Lock {
-            format: LOCK_FORMAT,
-            epoch: 1,
-            request,
-            packages,
-            base: None,
-            images: vec![],
-            kubernetes: None,
-            files: vec![],
+            lists: Default::default(),
         };
         let definition = directory.join("image.yaml");
         fs::write(&definition, "{id: a, name: A, version: '1', base: {debian: {include: [dash]}}}").unwrap();
-        (lock, LoadedDefinition::read(&definition).unwrap())
+        (package, LoadedDefinition::read(&definition).unwrap())
     }
 
     #[test]
     fn a_cached_package_with_other_content_of_the_same_length_is_downloaded_again_and_refused_offline() {
         let server = Fake::start(|_| Answer::ok(b"the package"));
         let directory = tempfile::tempdir().unwrap();
-        let (lock, loaded) = locked(directory.path(), format!("{}/busybox.deb", server.url()));
+        let (package, loaded) = locked(directory.path(), format!("{}/busybox.deb", server.url()));
         let cache = Cache::open(&directory.path().join("cache"), None, || ()).unwrap();
         let fetched = |offline| {
-            fetch(&lock, &loaded, &cache, LockPolicy { locked: true, offline }, &Progress::silent())
+            fetch(&[&package], &loaded, &cache, LockPolicy { locked: true, offline }, &Progress::silent())
                 .map(|repository| repository.0["busybox-static_1_amd64.deb"].path.clone())
         };
         assert_eq!(class_of(&fetched(true).unwrap_err()), Class::Network);
@@ -210,13 +191,13 @@ mod tests {
     #[test]
     fn a_package_in_a_file_is_copied_without_the_network_and_a_changed_one_is_refused() {
         let directory = tempfile::tempdir().unwrap();
-        let (lock, loaded) = locked(directory.path(), "vendor/busybox.deb".into());
+        let (package, loaded) = locked(directory.path(), "vendor/busybox.deb".into());
         let file = directory.path().join("vendor/busybox.deb");
         fs::create_dir(file.parent().unwrap()).unwrap();
         fs::write(&file, "tHe package").unwrap();
         let cache = Cache::open(&directory.path().join("cache"), None, || ()).unwrap();
         let policy = LockPolicy { locked: true, offline: true };
-        let fetched = || fetch(&lock, &loaded, &cache, policy, &Progress::silent());
+        let fetched = || fetch(&[&package], &loaded, &cache, policy, &Progress::silent());
         let refused = fetched().unwrap_err();
         assert_eq!(class_of(&refused), Class::Verification);
         assert!(

@@ -9,16 +9,16 @@ use anyhow::{Context, Result};
 use walkdir::WalkDir;
 
 use super::context::Build;
-use crate::cache::StepOutputs;
+use super::os::BaseSystem;
 use crate::definition::{Base, LoadedDefinition};
-use crate::packages::ResolvedPackage;
+use crate::lock::Lock;
 use crate::product::requirements::{BaseContents, MissingParts};
 
 impl Build<'_> {
     /// Fails unless the base and the definition's overlays have what a node needs.
-    pub(super) fn check_base(&self, base: &StepOutputs) -> Result<()> {
+    pub(super) fn check_base(&self, base: &BaseSystem) -> Result<()> {
         let loaded = &self.inputs.loaded;
-        let paths = archived(&base.path("base.tar"))?;
+        let paths = archived(&base.archive())?;
         missing(loaded, |contents| contents.lacks_files(&paths))?.refuse("the base lacks")
     }
 }
@@ -36,20 +36,19 @@ pub(super) fn missing(
     Ok(find(&BaseContents { definition, overlays: &overlays }))
 }
 
-/// The files that a base of these packages and their dependencies is known to lack. Mirrors that the definition names may have
+/// The files that a base of the packages of a lock and their dependencies is known to lack. Mirrors that the definition names may have
 /// the same files in packages of other names, so that only the files tell.
-pub(super) fn missing_packages(
-    loaded: &LoadedDefinition,
-    packages: &[ResolvedPackage],
-) -> Result<MissingParts> {
+pub(super) fn missing_packages(loaded: &LoadedDefinition, lock: &Lock) -> Result<MissingParts> {
+    let base = loaded.definition.base_list();
+    let packages = lock.packages_for(|list| Some(list) == base.as_ref());
     let names: BTreeSet<_> = packages.iter().filter_map(|package| package.file.split('_').next()).collect();
     missing(loaded, |contents| contents.lacks_packages(&names))
 }
 
 /// Fails if the packages of a base are known to lack something. Bases of another kind are compared by their files.
-pub(super) fn check_packages(loaded: &LoadedDefinition, packages: &[ResolvedPackage]) -> Result<()> {
+pub(super) fn check_packages(loaded: &LoadedDefinition, lock: &Lock) -> Result<()> {
     let Base::Debian(_) = &loaded.definition.base else { return Ok(()) };
-    let missing = missing_packages(loaded, packages)?;
+    let missing = missing_packages(loaded, lock)?;
     if loaded.definition.packages.mirrors.is_empty() { missing.refuse("the base lacks") } else { Ok(()) }
 }
 

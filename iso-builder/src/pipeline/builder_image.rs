@@ -22,6 +22,7 @@ use super::host_programs::{self, HOST_PROGRAMS, MAPPING_PROGRAMS};
 use super::image_outputs::{LIST_OUTPUT, STORE_OUTPUT, stored};
 use super::image_report::ImageReport;
 use super::options::InputOptions;
+use super::os::BaseSystem;
 use super::program::{self, InstallerChoice};
 use crate::cache::{StepKey, StepOutputs};
 use crate::definition::{Base, Definition, DiskSpec, FirmwareChoice, LoadedDefinition, OutputKind};
@@ -175,29 +176,28 @@ impl Build<'_> {
     fn container(
         &self,
         name: &ImageReference,
-        base: &StepOutputs,
+        base: &BaseSystem,
         builder: &Path,
         installer: &Path,
     ) -> Result<StepOutputs> {
         let definition = &self.inputs.loaded.definition;
         let inputs = json!({
-            "epoch": self.lock.epoch,
             "base": base.digest()?,
             "name": name,
             "product": [&definition.id, &definition.name, &definition.version],
             "builder": digest_of_path(builder)?,
             "installer": digest_of_path(installer)?,
         });
-        self.inputs.cache.step(&StepKey::new("builder-image", 1, inputs), |out| {
+        self.inputs.cache.step(&StepKey::new("builder-image", 2, inputs), |out| {
             self.progress.within("builder-image", "Writing the image of the builder", || {
                 let store = Store::create(&out.join(STORE_OUTPUT))?;
-                let system = base.path("base.tar");
+                let system = base.archive();
                 let mut contents = LayerContents::scan_installed(&system)?;
                 check_programs(&contents, &self.inputs.loaded.file)?;
                 for (program, capability) in GRANTS {
                     contents.grant(program, capability)?;
                 }
-                let epoch = self.lock.epoch;
+                let epoch = base.epoch;
                 let lowest = layer::write(&system, &contents, &LayerContents::default(), epoch, &store)?;
                 let scratch = tempfile::NamedTempFile::new_in(self.inputs.cache.scratch())
                     .context("making a scratch file")?;

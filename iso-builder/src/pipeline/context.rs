@@ -8,11 +8,13 @@ use base::size::ByteSize;
 
 use super::inputs::{BuildInputs, LockUse};
 use super::options::InputOptions;
+use super::os;
 use super::room::{self, NeededRoom};
 use crate::definition::LoadedDefinition;
 use crate::lock::{Lock, LockPolicy};
 use crate::namespaces::remove_tree;
 use crate::obtain::{PackageApproval, packages};
+use crate::packages::ResolvedPackage;
 use crate::product::ProductOverlays;
 use crate::sandbox;
 use crate::steps::{PackageRepository, StepRequest, StepWork};
@@ -41,7 +43,9 @@ impl<'a> Build<'a> {
         let lock = inputs.lock(options.policy, approve, progress)?;
         let product = ProductOverlays::lay_out(&inputs.cache.scratch())?;
         let module_key = options.module_key.clone();
-        Ok(Self { inputs, lock, policy: options.policy, module_key, product, progress })
+        let build = Self { inputs, lock, policy: options.policy, module_key, product, progress };
+        build.given_epoch().map_or(Ok(()), os::check_epoch)?;
+        Ok(build)
     }
 
     /// Fails if the disks have no room for a system that is not made yet and for so many media of it.
@@ -65,8 +69,8 @@ impl<'a> Build<'a> {
         ])
     }
 
-    /// Does `work` in the sandbox; `out` is the directory for its outputs.
-    pub(super) fn sandboxed(&self, work: StepWork, out: &Path) -> Result<()> {
+    /// Does `work` in the sandbox; `out` is the directory for its outputs, whose files have the time `epoch`, in seconds since 1970.
+    pub(super) fn sandboxed(&self, work: StepWork, epoch: u64, out: &Path) -> Result<()> {
         let scratch =
             tempfile::tempdir_in(self.inputs.cache.scratch()).context("making a scratch directory")?;
         let request = StepRequest {
@@ -74,15 +78,25 @@ impl<'a> Build<'a> {
             architecture: self.inputs.loaded.definition.architecture,
             out: out.to_owned(),
             scratch: scratch.path().to_owned(),
-            epoch: self.lock.epoch,
+            epoch,
         };
         let result = sandbox::run(&request, scratch.path());
         remove_tree(scratch.path())?;
         result
     }
 
-    /// The local repository of the locked packages.
-    pub(super) fn repository(&self) -> Result<PackageRepository> {
-        packages::fetch(&self.lock, &self.inputs.loaded, &self.inputs.cache, self.policy, self.progress)
+    /// A local repository of these packages of the lock.
+    pub(super) fn repository(&self, packages: &[&ResolvedPackage]) -> Result<PackageRepository> {
+        packages::fetch(packages, &self.inputs.loaded, &self.inputs.cache, self.policy, self.progress)
+    }
+
+    /// The time of all files, in seconds since 1970, if the definition or the lock gives one.
+    pub(super) fn given_epoch(&self) -> Option<u64> {
+        self.inputs.loaded.definition.epoch.map(u64::from).or(self.lock.epoch)
+    }
+
+    /// The time of all files that are made of these packages, in seconds since 1970.
+    pub(super) fn epoch_of(&self, packages: &PackageRepository) -> Result<u64> {
+        self.given_epoch().map_or_else(|| packages.newest(), Ok)
     }
 }

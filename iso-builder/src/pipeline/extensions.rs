@@ -13,6 +13,7 @@ use serde_json::json;
 use super::base_contents::archived;
 use super::context::Build;
 use super::extension_inputs;
+use super::os::{BaseSystem, epoch_in};
 use crate::cache::{StepKey, StepOutputs};
 use crate::extensions::module::{self, BuiltExtension};
 use crate::extensions::{ExtensionSpec, ModuleSource};
@@ -20,8 +21,8 @@ use crate::files::digest_of_path;
 use crate::packages::plain_name;
 use crate::sbom::{PackageManager, SbomPackage};
 use crate::steps::{
-    EXTENSION_INITRD, EXTENSION_OUTPUT, EXTENSION_ROOTFS, ExtensionSource, ModuleFiles, ModuleSigner,
-    StepWork, only_kernel,
+    EPOCH_OUTPUT, EXTENSION_INITRD, EXTENSION_OUTPUT, EXTENSION_ROOTFS, ExtensionSource, ModuleFiles,
+    ModuleSigner, StepWork, only_kernel,
 };
 
 /// Where an OS image has the certificate of its modules, as DER, for `mokutil --import`.
@@ -41,14 +42,14 @@ pub(super) struct MadeExtensions {
 
 impl Build<'_> {
     /// Makes the modules of all extensions for the kernel of the base. Warns where machines with Secure Boot would refuse them.
-    pub(super) fn extensions(&self, base: &StepOutputs) -> Result<MadeExtensions> {
+    pub(super) fn extensions(&self, base: &BaseSystem) -> Result<MadeExtensions> {
         let definition = &self.inputs.loaded.definition;
         let mut made = MadeExtensions::default();
         made.rootfs.extend(self.module_certificate()?);
         if definition.extensions.is_empty() {
             return Ok(made);
         }
-        let kernel = kernel_of(&base.path("base.tar"))?;
+        let kernel = kernel_of(&base.archive())?;
         let tools = self.module_tools()?;
         for extension in &definition.extensions {
             let outputs = self.extension(extension, &kernel, tools.as_ref())?;
@@ -72,22 +73,22 @@ impl Build<'_> {
     fn module_tools(&self) -> Result<Option<StepOutputs>> {
         let definition = &self.inputs.loaded.definition;
         let Some(list) = definition.module_tools() else { return Ok(None) };
-        let packages = self.lock.packages.iter().map(|package| package.sha256);
+        let packages = self.lock.packages_for(|wanted| *wanted == list);
         let inputs = json!({
-            "epoch": self.lock.epoch,
+            "epoch": self.given_epoch(),
             "architecture": definition.architecture,
             "suite": definition.packages.suite,
             "include": list.include,
-            "packages": packages.collect::<Vec<_>>(),
+            "packages": packages.iter().map(|package| package.sha256).collect::<Vec<_>>(),
         });
-        let outputs = self.inputs.cache.step(&StepKey::new("module-tools", 1, inputs), |out| {
-            let work = StepWork::ModuleTools {
-                suite: definition.packages.suite.clone(),
-                repository: self.repository()?,
-                include: list.include.clone(),
-            };
+        let outputs = self.inputs.cache.step(&StepKey::new("module-tools", 2, inputs), |out| {
+            let repository = self.repository(&packages)?;
+            let epoch = self.epoch_of(&repository)?;
+            write_atomically(&out.join(EPOCH_OUTPUT), epoch.to_string().as_bytes(), 0o644)?;
+            let (suite, include) = (definition.packages.suite.clone(), list.include.clone());
+            let work = StepWork::ModuleTools { suite, repository, include };
             let message = "Putting compiler and kernel headers together";
-            self.progress.within("module-tools", message, || self.sandboxed(work, out))
+            self.progress.within("module-tools", message, || self.sandboxed(work, epoch, out))
         })?;
         Ok(Some(outputs))
     }
@@ -118,7 +119,7 @@ impl Build<'_> {
         let tools = tools.filter(|_| extension.is_compiled() || signer.is_some());
         let name = extension.name();
         let inputs = json!({
-            "epoch": self.lock.epoch,
+            "epoch": self.given_epoch(),
             "architecture": loaded.definition.architecture,
             "extension": extension,
             "files": files_digest,
@@ -137,9 +138,11 @@ impl Build<'_> {
                 signer,
                 log: self.inputs.cache.logs().join(format!("extension-{name}.log")),
             }));
+            // Without tools nothing is made that has a time.
+            let epoch = self.given_epoch().map_or_else(|| tools.map_or(Ok(0), epoch_in), Ok)?;
             let doing = if extension.is_compiled() { "Building" } else { "Taking" };
             let message = format!("{doing} the modules of {name} for Linux {kernel}");
-            self.progress.within("extension", message, || self.sandboxed(work, out))
+            self.progress.within("extension", message, || self.sandboxed(work, epoch, out))
         })
     }
 

@@ -1,5 +1,6 @@
 //! The steps that make the image store and containerd's metadata for it.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -12,13 +13,16 @@ use serde_json::json;
 use super::context::Build;
 use super::image_outputs::{LIST_OUTPUT, STORE_OUTPUT, stored};
 use super::inputs::BuildInputs;
+use super::os::BaseSystem;
 use crate::cache::{StepKey, StepOutputs};
 use crate::images::blob::Blob;
 use crate::images::build::ImageSettings;
 use crate::images::containerd_version::NodeContainerd;
+use crate::images::spec::LayerSpec;
 use crate::images::store::StoreContents;
 use crate::images::stored_image::StoredImage;
 use crate::images::{BuiltImage, Runtime, Store, build as images, check_layers, pull, status};
+use crate::packages::ResolvedPackage;
 use crate::steps::{MetadataSource, StepWork};
 use crate::workloads;
 
@@ -44,7 +48,7 @@ pub(super) struct StoreListing {
 
 impl Build<'_> {
     /// The image store; none if the definition preloads no images.
-    pub(super) fn images(&self, base: &StepOutputs) -> Result<Option<BuiltImages>> {
+    pub(super) fn images(&self, base: &BaseSystem) -> Result<Option<BuiltImages>> {
         let built = self.built_images()?;
         let images = self.all_images(built.as_ref())?;
         self.check_completeness(&images)?;
@@ -59,20 +63,19 @@ impl Build<'_> {
             Runtime::Rke2 | Runtime::K3s => NodeContainerd::Unknown,
         };
         let inputs = json!({
-            "epoch": self.lock.epoch,
             "base": base.digest()?,
             "store": store.digest()?,
             "architecture": architecture,
             "node": node,
         });
-        let metadata = self.inputs.cache.step(&StepKey::new("image-metadata", 3, inputs), |out| {
+        let metadata = self.inputs.cache.step(&StepKey::new("image-metadata", 4, inputs), |out| {
             let work = StepWork::Metadata(MetadataSource {
-                base: base.path("base.tar"),
+                base: base.archive(),
                 store: store.path(""),
                 node: node.clone(),
             });
             let message = "Preparing containerd's metadata";
-            self.progress.within("image-metadata", message, || self.sandboxed(work, out))
+            self.progress.within("image-metadata", message, || self.sandboxed(work, base.epoch, out))
         })?;
         let listing = files::read_at_most(&store.path(LISTING_OUTPUT), 64 << 20)?;
         let listing = serde_json::from_slice(&listing).context("reading the listing of the image store")?;
@@ -111,41 +114,45 @@ impl Build<'_> {
         if built.is_empty() {
             return Ok(None);
         }
+        let lists: BTreeSet<_> =
+            built.iter().flat_map(|image| &image.layers).map(LayerSpec::package_list).collect();
+        let packages = self.lock.packages_for(|list| lists.contains(list));
         let inputs = json!({
-            "epoch": self.lock.epoch,
+            "epoch": self.given_epoch(),
             "images": built,
             "suite": definition.packages.suite,
             "architecture": definition.architecture,
-            "packages": self.lock.packages.iter().map(|package| package.sha256).collect::<Vec<_>>(),
+            "packages": packages.iter().map(|package| package.sha256).collect::<Vec<_>>(),
         });
-        let outputs = self.inputs.cache.step(&StepKey::new("images-built", 2, inputs), |out| {
+        let outputs = self.inputs.cache.step(&StepKey::new("images-built", 3, inputs), |out| {
             let message = format!("Building {} container images", built.len());
-            self.progress.within("images", message, || self.build_images(&built, out))
+            self.progress.within("images", message, || self.build_images(&built, &packages, out))
         })?;
         Ok(Some(outputs))
     }
 
-    fn build_images(&self, built: &[&BuiltImage], out: &Path) -> Result<()> {
+    fn build_images(&self, built: &[&BuiltImage], packages: &[&ResolvedPackage], out: &Path) -> Result<()> {
         let definition = &self.inputs.loaded.definition;
         let unpacked =
             tempfile::tempdir_in(self.inputs.cache.scratch()).context("making a scratch directory")?;
-        let repository = self.repository()?;
+        let epoch = self.epoch_of(&self.repository(packages)?)?;
         let store = Store::create(&out.join(STORE_OUTPUT))?;
-        let settings =
-            ImageSettings { architecture: definition.architecture.debian(), epoch: self.lock.epoch };
+        let settings = ImageSettings { architecture: definition.architecture.debian(), epoch };
         let mut number = 0;
         let images = images::build(built, settings, &store, &mut |layer| {
             number += 1;
             let directory = unpacked.path().join(number.to_string());
             files::make_directory(&directory, 0o755)?;
+            let wanted = layer.package_list();
+            let packages = self.lock.packages_for(|list| *list == wanted);
             let work = StepWork::Extract {
                 suite: definition.packages.suite.clone(),
-                repository: repository.clone(),
-                include: layer.packages.iter().map(|package| package.as_str().to_owned()).collect(),
+                repository: self.repository(&packages)?,
+                include: wanted.include,
             };
-            self.sandboxed(work, &directory)?;
+            self.sandboxed(work, epoch, &directory)?;
             let layer = directory.join("layer.tar");
-            status::add(&layer, &self.lock.packages)?;
+            status::add(&layer, &packages)?;
             Ok(layer)
         })?;
         fs::write(out.join(LIST_OUTPUT), serde_json::to_vec(&images)?).context("writing the list of images")

@@ -42,7 +42,8 @@ impl Build<'_> {
         let message = format!("Laying out {} {}", spec.distribution.name(), spec.version);
         let outputs = self.inputs.cache.step(&StepKey::new("distribution", 3, inputs), |out| {
             self.progress.within("distribution", message, || {
-                self.sandboxed(StepWork::Distribution(Box::new(from)), out)
+                // Nothing that is made here keeps its time: the OS image gives all files that of the base.
+                self.sandboxed(StepWork::Distribution(Box::new(from)), 0, out)
             })
         })?;
         Ok(Some(outputs))

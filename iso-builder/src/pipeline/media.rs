@@ -118,6 +118,8 @@ pub(super) struct SignedManifests {
 /// The parts of media: payloads with the files that hold them.
 #[derive(Debug)]
 pub(super) struct MediumParts {
+    /// The time of all files, in seconds since 1970.
+    epoch: u64,
     kernel: StepOutputs,
     payloads: Vec<(Payload, PathBuf)>,
     /// Where the payload is that says what the release can drive.
@@ -131,6 +133,7 @@ pub(super) struct MediumParts {
 impl MediumParts {
     pub(super) fn collect(
         architecture: Architecture,
+        epoch: u64,
         kernel: StepOutputs,
         (initrd, rootfs, hardware): (&StepOutputs, &StepOutputs, &StepOutputs),
         images: Option<&BuiltImages>,
@@ -172,7 +175,7 @@ impl MediumParts {
         });
         let (covered, hardware) = covered.transpose()?.unzip();
         let iso = iso_recipe(architecture, &kernel.path("loaders"), hashes.root_hash, covered)?;
-        Ok(Self { kernel, payloads, hardware, images, release, expanded: hashes.expanded, iso })
+        Ok(Self { epoch, kernel, payloads, hardware, images, release, expanded: hashes.expanded, iso })
     }
 
     pub(super) fn source(&self, payload: &Payload) -> Result<&Path> {
@@ -353,7 +356,7 @@ impl Build<'_> {
             version: definition.version.clone(),
             rollback_index: definition.trust.rollback_index,
             architecture: definition.architecture,
-            epoch: self.lock.epoch,
+            epoch: parts.epoch,
             medium,
             kernel: parts.release.clone(),
             kernel_arguments: definition.kernel.arguments.clone(),

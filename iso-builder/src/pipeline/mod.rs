@@ -68,7 +68,6 @@ use self::signing::{BuildSigning, OpenSigners};
 use crate::definition::{LoadedDefinition, OutputKind};
 use crate::images::stored_image::StoredImage;
 use crate::lock::Lock;
-use crate::packages::ResolvedPackage;
 
 /// The outputs of a build for one architecture.
 #[derive(Debug)]
@@ -149,7 +148,7 @@ impl PlannedBuild {
         let signing = BuildSigning::begin(&loaded, signers, progress)?;
         let outputs = OutputDirectory::open(&directory, progress)?;
         options.inputs.check_room(&loaded, Some(&directory))?;
-        let approve = |packages: &[ResolvedPackage]| base_contents::check_packages(&loaded, packages);
+        let approve = |lock: &Lock| base_contents::check_packages(&loaded, lock);
         let build = Build::begin(loaded.clone(), &options.inputs, &approve, progress)?;
         build.check_room(&directory, wanted.len())?;
         let distribution = build.distribution()?;
@@ -165,17 +164,19 @@ impl PlannedBuild {
         let architecture = loaded.definition.architecture;
         let parts = media::MediumParts::collect(
             architecture,
+            base.epoch,
             kernel,
             (&initrd, &rootfs, &hardware),
             images.as_ref(),
             configuration,
         )?;
         let sbom = build.sbom(&base, images.as_ref(), &extensions)?;
-        let sign = |manifest: &[u8]| signing.sign(manifest, build.lock.epoch);
+        let sign = |manifest: &[u8]| signing.sign(manifest, base.epoch);
         let tools = report::tools();
-        let describe = |outputs: &MadeOutputs| build.provenance(outputs, &installer, &tools, &signing);
+        let describe =
+            |outputs: &MadeOutputs| build.provenance(outputs, base.epoch, &installer, &tools, &signing);
         let made = build.media(&parts, &sbom, &outputs, (&wanted, &installer), (&sign, &describe))?;
-        let report = recording.end(&build, installer.sha256, &extensions.built, tools, &made)?;
+        let report = recording.end(&build, base.epoch, installer.sha256, &extensions.built, tools, &made)?;
         outputs.write(REPORT, &report.to_bytes()?)?;
         outputs.commit(&made.stale)?;
         made.record.write()?;

@@ -2,10 +2,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use base::digest::Digest;
-use base::files::{parent, write_atomically};
+use base::failure::{Class, Failure};
+use base::files::{self, parent, write_atomically};
+use jiff::Timestamp;
 use serde_json::json;
 use trust::TrustStore;
 use trust::store::TRUST_STORE;
@@ -16,67 +19,127 @@ use super::{hardware, initrd};
 use crate::cache::{StepKey, StepOutputs};
 use crate::definition::Base;
 use crate::files::digest_of_path;
-use crate::steps::{BaseSource, COVERAGE_OUTPUT, OVERLAY_OUTPUT, ProductIdentity, RootfsSource, StepWork};
+use crate::packages::ResolvedPackage;
+use crate::steps::{
+    BaseSource, COVERAGE_OUTPUT, EPOCH_OUTPUT, OVERLAY_OUTPUT, ProductIdentity, RootfsSource, StepWork,
+};
+
+/// By how much the clocks of two hosts may differ.
+const CLOCK_DIFFERENCE: Duration = Duration::from_secs(24 * 3600);
+
+/// The root file system before anything of ours.
+#[derive(Debug)]
+pub(super) struct BaseSystem {
+    outputs: StepOutputs,
+    /// The time of all files of the media, in seconds since 1970.
+    pub(super) epoch: u64,
+}
+
+impl BaseSystem {
+    fn new(outputs: StepOutputs) -> Result<Self> {
+        let epoch = epoch_in(&outputs)?;
+        check_epoch(epoch)?;
+        Ok(Self { outputs, epoch })
+    }
+
+    /// The path of `base.tar`.
+    pub(super) fn archive(&self) -> PathBuf {
+        self.outputs.path("base.tar")
+    }
+
+    /// Of the archive and its time.
+    pub(super) fn digest(&self) -> Result<Digest> {
+        self.outputs.digest()
+    }
+}
+
+/// # Errors
+/// [`Class::Invalid`] for a time to come, in seconds since 1970: nodes set their clock to it, and trust no certificate then.
+pub(super) fn check_epoch(epoch: u64) -> Result<()> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    if epoch <= (now + CLOCK_DIFFERENCE).as_secs() {
+        return Ok(());
+    }
+    let time = i64::try_from(epoch).ok().and_then(|second| Timestamp::from_second(second).ok());
+    let time = time.map_or_else(|| epoch.to_string(), |time| time.to_string());
+    let what = format!("the files of the media would have the time {time}, which is still to come");
+    let why = "it is that of the newest package or file of the base, or given by `epoch`, by the lock file or by SOURCE_DATE_EPOCH";
+    let hint = "Correct the clock of this host; or name a time in the definition, in seconds since 1970: `epoch: 1767225600`.";
+    Err(Failure::new(Class::Invalid, what).because(anyhow!(why)).hint(hint).into())
+}
+
+/// The time of the files in the outputs of a step that keeps it, in seconds since 1970.
+pub(super) fn epoch_in(outputs: &StepOutputs) -> Result<u64> {
+    let path = outputs.path(EPOCH_OUTPUT);
+    files::read_text(&path)?.parse().with_context(|| format!("reading {}", path.display()))
+}
 
 impl Build<'_> {
+    fn base_packages(&self) -> Vec<&ResolvedPackage> {
+        let Some(base) = self.inputs.loaded.definition.base_list() else { return Vec::new() };
+        self.lock.packages_for(|list| *list == base)
+    }
+
     pub(super) fn base_key(&self) -> StepKey {
         let definition = &self.inputs.loaded.definition;
-        // With another base the packages are only those of container images, which do not go into the base.
         let debian = matches!(definition.base, Base::Debian(_));
-        let packages = self.lock.packages.iter().filter(|_| debian).map(|package| package.sha256);
+        let packages = self.base_packages().into_iter().map(|package| package.sha256);
         let base = match &definition.base {
             Base::Debian(_) => json!({ "debian": { "include": definition.base_packages() } }),
             other => json!(other),
         };
         let inputs = json!({
-            "epoch": self.lock.epoch,
+            "epoch": self.given_epoch(),
             "base": base,
             "suite": debian.then_some(&definition.packages.suite),
             "digest": self.lock.base,
             "packages": packages.collect::<Vec<_>>(),
         });
-        StepKey::new("base", if debian { 1 } else { 2 }, inputs)
+        StepKey::new("base", 3, inputs)
     }
 
-    /// `base.tar`: the root file system before anything of ours.
-    pub(super) fn base(&self) -> Result<StepOutputs> {
+    /// The root file system before anything of ours.
+    pub(super) fn base(&self) -> Result<BaseSystem> {
         let definition = &self.inputs.loaded.definition;
         let absolute = |path: &PathBuf| -> Result<PathBuf> {
             let path = self.inputs.loaded.resolve(path);
             path.canonicalize().with_context(|| format!("resolving {}", path.display()))
         };
-        self.inputs.cache.step(&self.base_key(), |out| {
-            let work = match &definition.base {
-                Base::Debian(_) => StepWork::Bootstrap {
-                    suite: definition.packages.suite.clone(),
-                    repository: self.repository()?,
-                    include: definition.base_packages(),
-                },
-                Base::Oci(base) => {
-                    StepWork::Import(BaseSource::Oci(absolute(&base.path)?, base.reference.clone()))
+        let outputs = self.inputs.cache.step(&self.base_key(), |out| {
+            let import = |source| (StepWork::Import { source, epoch: self.given_epoch() }, 0);
+            let (work, epoch) = match &definition.base {
+                Base::Debian(_) => {
+                    let repository = self.repository(&self.base_packages())?;
+                    let epoch = self.epoch_of(&repository)?;
+                    write_atomically(&out.join(EPOCH_OUTPUT), epoch.to_string().as_bytes(), 0o644)?;
+                    let (suite, include) = (definition.packages.suite.clone(), definition.base_packages());
+                    (StepWork::Bootstrap { suite, repository, include }, epoch)
                 }
-                Base::Archive(base) => StepWork::Import(BaseSource::Archive(absolute(&base.path)?)),
-                Base::Directory(base) => StepWork::Import(BaseSource::Directory(absolute(&base.path)?)),
+                Base::Oci(base) => import(BaseSource::Oci(absolute(&base.path)?, base.reference.clone())),
+                Base::Archive(base) => import(BaseSource::Archive(absolute(&base.path)?)),
+                Base::Directory(base) => import(BaseSource::Directory(absolute(&base.path)?)),
             };
-            self.progress.within("base", "Putting the base system together", || self.sandboxed(work, out))
-        })
+            self.progress
+                .within("base", "Putting the base system together", || self.sandboxed(work, epoch, out))
+        })?;
+        BaseSystem::new(outputs)
     }
 
     /// `vmlinuz`, `initrd` as dracut makes it, `kernel-release`, `loaders/`.
-    pub(super) fn kernel(&self, base: &StepOutputs, extensions: &MadeExtensions) -> Result<StepOutputs> {
+    pub(super) fn kernel(&self, base: &BaseSystem, extensions: &MadeExtensions) -> Result<StepOutputs> {
         let mut overlays = vec![self.product.initrd()];
         overlays.extend(extensions.initrd.iter().cloned());
         overlays.extend(self.overlays(&self.inputs.loaded.definition.overlays.initrd)?);
         let inputs = json!({
-            "epoch": self.lock.epoch,
             "base": base.digest()?,
             "architecture": self.inputs.loaded.definition.architecture,
             "overlays": digests(&overlays)?,
         });
-        self.inputs.cache.step(&StepKey::new("kernel", 11, inputs), |out| {
-            let work = StepWork::Kernel { base: base.path("base.tar"), overlays };
-            self.progress
-                .within("initrd", "Making the initrd and the boot loaders", || self.sandboxed(work, out))
+        self.inputs.cache.step(&StepKey::new("kernel", 12, inputs), |out| {
+            let work = StepWork::Kernel { base: base.archive(), overlays };
+            self.progress.within("initrd", "Making the initrd and the boot loaders", || {
+                self.sandboxed(work, base.epoch, out)
+            })
         })
     }
 
@@ -104,7 +167,7 @@ impl Build<'_> {
     /// `rootfs.squashfs`, and what its kernel and its firmware can drive.
     pub(super) fn rootfs(
         &self,
-        base: &StepOutputs,
+        base: &BaseSystem,
         distribution: Option<&StepOutputs>,
         extensions: &MadeExtensions,
         installer: &Path,
@@ -112,7 +175,7 @@ impl Build<'_> {
     ) -> Result<StepOutputs> {
         let definition = &self.inputs.loaded.definition;
         let rootfs = RootfsSource {
-            base: base.path("base.tar"),
+            base: base.archive(),
             // The definition's overlays can change what the distribution and the product bring.
             overlays: distribution
                 .map(|outputs| outputs.path(OVERLAY_OUTPUT))
@@ -133,16 +196,16 @@ impl Build<'_> {
             level: definition.profile.zstd_level(),
         };
         let inputs = json!({
-            "epoch": self.lock.epoch,
             "base": base.digest()?,
             "overlays": digests(&rootfs.overlays)?,
             "installer": digest_of_path(&rootfs.installer)?,
             "identity": rootfs.identity,
             "level": rootfs.level,
         });
-        self.inputs.cache.step(&StepKey::new("rootfs", 9, inputs), |out| {
+        self.inputs.cache.step(&StepKey::new("rootfs", 10, inputs), |out| {
             let message = format!("Making the OS image (zstd {})", rootfs.level);
-            self.progress.within("rootfs", message, || self.sandboxed(StepWork::Rootfs(rootfs), out))
+            self.progress
+                .within("rootfs", message, || self.sandboxed(StepWork::Rootfs(rootfs), base.epoch, out))
         })
     }
 

@@ -42,6 +42,7 @@ impl Build<'_> {
     pub(super) fn provenance(
         &self,
         made: &MadeOutputs,
+        epoch: u64,
         installer: &BuildInstaller,
         tools: &BTreeMap<String, String>,
         signing: &BuildSigning<'_>,
@@ -58,7 +59,7 @@ impl Build<'_> {
             outputs: made.outputs.iter().copied().collect(),
             trusted_keys: self.unnamed_keys(signing.store.keys()),
         };
-        let internal = InternalParameters { epoch: self.lock.epoch, tools: tools.clone() };
+        let internal = InternalParameters { epoch, tools: tools.clone() };
         let found = FoundPackages::of_sbom(&made.sbom).context("reading the bill of materials")?;
         let build = BuildDefinition::new(external, internal, self.dependencies(installer.sha256, &found)?);
         let version = BuilderVersion::of_this_program()?;

@@ -133,6 +133,7 @@ impl Recording {
     pub(super) fn end(
         self,
         build: &Build<'_>,
+        epoch: u64,
         installer: Digest,
         extensions: &[BuiltExtension],
         tools: BTreeMap<String, String>,
@@ -166,7 +167,7 @@ impl Recording {
             seconds: self.begun.elapsed().as_secs_f64(),
             definition: ReportedFile { path: loaded.file.clone(), sha256: loaded.digest },
             lock: file(&Lock::path_of(loaded))?,
-            epoch: lock.epoch,
+            epoch,
             inputs: ReportedInputs {
                 packages: lock.packages.len(),
                 base: lock.base,

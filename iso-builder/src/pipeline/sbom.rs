@@ -11,7 +11,8 @@ use super::context::Build;
 use super::extensions::MadeExtensions;
 use super::image_outputs::STORE_OUTPUT;
 use super::images::BuiltImages;
-use crate::cache::{StepKey, StepOutputs};
+use super::os::BaseSystem;
+use crate::cache::StepKey;
 use crate::images::Store;
 use crate::kubernetes::Kubernetes;
 use crate::sbom::tree::{self, LayerReader};
@@ -21,22 +22,21 @@ impl Build<'_> {
     /// The bill of materials of the OS and of the images.
     pub(super) fn sbom(
         &self,
-        base: &StepOutputs,
+        base: &BaseSystem,
         images: Option<&BuiltImages>,
         extensions: &MadeExtensions,
     ) -> Result<PathBuf> {
         let definition = &self.inputs.loaded.definition;
         let inputs = json!({
-            "epoch": self.lock.epoch,
             "base": base.digest()?,
             "product": [&definition.id, &definition.name, &definition.version],
             "distribution": definition.kubernetes.as_ref().map(|kubernetes| &kubernetes.version),
             "extensions": extensions.packages.iter().map(SbomPackage::purl).collect::<Vec<_>>(),
             "images": images.map(|images| &images.images),
         });
-        let outputs = self.inputs.cache.step(&StepKey::new("sbom", 4, inputs), |out| {
+        let outputs = self.inputs.cache.step(&StepKey::new("sbom", 5, inputs), |out| {
             self.progress.within("sbom", "Writing the bill of materials", || {
-                let mut os = tree::of_tree(&base.path("base.tar"))?;
+                let mut os = tree::of_tree(&base.archive())?;
                 os.packages.extend(definition.kubernetes.as_ref().map(released));
                 os.packages.extend(extensions.packages.iter().cloned());
                 let mut contents = Vec::new();
@@ -49,7 +49,7 @@ impl Build<'_> {
                 }
                 let product =
                     SbomProduct { id: &definition.id, name: &definition.name, version: &definition.version };
-                let document = sbom::document(&product, &os, &contents, self.lock.epoch);
+                let document = sbom::document(&product, &os, &contents, base.epoch);
                 fs::write(out.join(SBOM), document).context("writing the bill of materials")
             })
         })?;

@@ -170,7 +170,8 @@ mod tests {
     use super::*;
 
     fn package(file: &str, url: &str) -> ResolvedPackage {
-        ResolvedPackage { file: file.into(), url: url.into(), size: 1, sha256: Digest::of(file.as_bytes()) }
+        let sha256 = Digest::of(file.as_bytes());
+        ResolvedPackage { file: file.into(), url: url.into(), size: 1, sha256, lists: Default::default() }
     }
 
     fn found(urls: &[&str]) -> FoundPackages {

@@ -28,8 +28,8 @@ use base::files;
 
 use crate::emulation::{self, PreparedSandbox};
 
-pub use base_image::SURVEY_OUTPUT;
 pub(crate) use base_image::layout::layers as layers_of_layout;
+pub use base_image::{EPOCH_OUTPUT, SURVEY_OUTPUT, SurveyedDirectory};
 pub use distribution::{IMAGE_NAMES_OUTPUT, OVERLAY_OUTPUT};
 pub use extension::{EXTENSION_INITRD, EXTENSION_OUTPUT, EXTENSION_ROOTFS};
 pub use hardware::COVERAGE_OUTPUT;
@@ -86,7 +86,7 @@ fn run(request: &StepRequest) -> Result<()> {
             bootstrap::module_tools(request, suite, repository, include)
         }
         StepWork::Extension(source) => extension::make(request, source),
-        StepWork::Import(source) => base_image::import(request, source),
+        StepWork::Import { source, epoch } => base_image::import(request, source, *epoch),
         StepWork::Survey(directory) => base_image::survey(request, directory),
         StepWork::Kernel { base, overlays } => kernel::make(request, base, overlays),
         StepWork::Distribution(from) => distribution::make(request, from),

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use base::command::{Invocation, Runner, SystemRunner};
 use base::digest::Digest;
-use base::failure::{Class, Failure};
+use base::failure::{Class, Classify, Failure};
 use base::files;
 use model::architecture::Architecture;
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,18 @@ pub struct RepositoryFile {
 }
 
 impl PackageRepository {
+    /// The time of the newest package, in seconds since 1970: the one that `dpkg-deb` gives the members of the file, for Debian's packages
+    /// that of the last entry of the changelog (deb(5), dpkg-deb(1), `SOURCE_DATE_EPOCH`). 0 without packages.
+    ///
+    /// # Errors
+    /// [`Class::Verification`] for a file that is no package.
+    pub fn newest(&self) -> Result<u64> {
+        let times = self.0.iter().map(|(name, file)| {
+            package_time(&file.path).class(Class::Verification, || format!("reading the time of {name}"))
+        });
+        Ok(times.collect::<Result<Vec<_>>>()?.into_iter().max().unwrap_or(0))
+    }
+
     /// Lays out a repository for apt in `directory`, and returns its line for sources.list. apt may trust it without a
     /// signature: each file is compared with the lock file here, and apt compares what it copies with the same digests.
     ///
@@ -72,9 +85,48 @@ impl PackageRepository {
     }
 }
 
+/// The time of a package, which is an archive of ar(5): the first member has it, as decimal digits.
+fn package_time(package: &Path) -> Result<u64> {
+    const MAGIC: &[u8] = b"!<arch>\n";
+    let mut start = [0; 8 + 16 + 12];
+    File::open(package)?.read_exact(&mut start)?;
+    let (magic, member) = start.split_at(MAGIC.len());
+    ensure!(magic == MAGIC, "it does not begin as a Debian package");
+    let time = String::from_utf8_lossy(&member[16..]).trim_end().to_owned();
+    time.parse().with_context(|| format!("its first member has the time {time:?}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A package as dpkg-deb(1) begins it, with the time of its first member.
+    fn package(directory: &Path, name: &str, time: &str) -> (String, RepositoryFile) {
+        let path = directory.join(name);
+        fs::write(
+            &path,
+            format!("!<arch>\ndebian-binary   {time:<12}0     0     100644  4         `\n2.0\n"),
+        )
+        .unwrap();
+        (name.to_owned(), RepositoryFile { path, size: 0, sha256: Digest::of(b"") })
+    }
+
+    #[test]
+    fn packages_have_the_time_of_the_newest() {
+        let directory = tempfile::tempdir().unwrap();
+        let newest = |times: &[&str]| {
+            let named = times.iter().enumerate();
+            PackageRepository(
+                named.map(|(n, time)| package(directory.path(), &n.to_string(), time)).collect(),
+            )
+            .newest()
+        };
+        assert_eq!(newest(&["1700000001", "0", "1600000000"]).unwrap(), 1_700_000_001);
+        assert_eq!(newest(&[]).unwrap(), 0);
+        let refused = newest(&["1700000001", "today"]).unwrap_err();
+        assert_eq!(base::failure::class_of(&refused), Class::Verification);
+        assert!(format!("{refused:#}").contains("the time of 1"), "{refused:#}");
+    }
 
     #[test]
     fn a_package_that_was_changed_in_the_cache_is_not_offered_to_apt() {

@@ -63,9 +63,10 @@ pub enum StepWork {
     },
     /// Makes the modules of an extension; writes [`super::EXTENSION_OUTPUT`] and what is laid over the OS image and the initrd.
     Extension(Box<ExtensionSource>),
-    /// Makes `base.tar` from a source other than Debian packages.
-    Import(BaseSource),
-    /// Writes the digest of a directory that is a base to [`super::SURVEY_OUTPUT`].
+    /// Makes `base.tar` from a source other than Debian packages, and writes the time of its files to [`super::EPOCH_OUTPUT`]: `epoch` in
+    /// seconds since 1970, or else that of the newest file of the source.
+    Import { source: BaseSource, epoch: Option<u64> },
+    /// Writes digest and time of a directory that is a base to [`super::SURVEY_OUTPUT`].
     Survey(PathBuf),
     /// Makes `vmlinuz`, `initrd`, `kernel-release` and `loaders/` from `base.tar`.
     Kernel {

@@ -1,6 +1,6 @@
 //! Asks apt which Debian packages satisfy lists of names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
 
@@ -15,6 +15,9 @@ use super::request::StepRequest;
 use crate::extensions::tools;
 use crate::firmware::COMPONENT;
 use crate::packages::{PackageList, ResolvedPackage, plain_name};
+
+/// The beginning of the names of files with answers of apt; the place of the list follows.
+const ANSWER: &str = "resolved.";
 
 /// Asks apt. `mmdebstrap` sets up apt with the mirrors and keys, and verifies their signatures; a hook lets apt print
 /// what it would download, with the hashes of the signed index.
@@ -32,7 +35,7 @@ pub(super) fn resolve(
         format!(
             "--customize-hook=APT_CONFIG=\"$MMDEBSTRAP_APT_CONFIG\" apt-get -qq --yes --print-uris \
              -o Acquire::ForceHash=sha256 -o APT::Install-Recommends=false \
-             install {essential} {} > \"$1/resolved.{number}\"",
+             install {essential} {} > \"$1/{ANSWER}{number}\"",
             list.include.join(" ")
         )
     });
@@ -52,16 +55,18 @@ pub(super) fn resolve(
             .or_else(|| without_module_sources(&error))
             .unwrap_or_else(|| explain(&error, suite))
     })?;
-    let mut packages = BTreeMap::new();
+    let mut packages = BTreeMap::<String, ResolvedPackage>::new();
     let mut archive = tar::Archive::new(File::open(&archive)?);
     for entry in archive.entries()? {
         let mut entry = entry?;
-        if entry.path()?.file_name().is_some_and(|n| n.to_string_lossy().starts_with("resolved.")) {
+        let path = entry.path()?;
+        let list = path.file_name().and_then(|name| name.to_str()?.strip_prefix(ANSWER)?.parse().ok());
+        if let Some(list) = list {
             let mut text = String::new();
             entry.read_to_string(&mut text)?;
             for line in text.lines() {
                 let package = parse_uri_line(line)?;
-                packages.insert(package.file.clone(), package);
+                packages.entry(package.file.clone()).or_insert(package).lists.insert(list);
             }
         }
     }
@@ -224,6 +229,7 @@ fn parse_uri_line(line: &str) -> Result<ResolvedPackage> {
         url: url.trim_matches('\'').to_owned(),
         size: size.parse().with_context(|| format!("reading the size in {line:?}"))?,
         sha256: hash.parse()?,
+        lists: BTreeSet::new(),
     })
 }
 

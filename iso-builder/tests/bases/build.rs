@@ -13,18 +13,40 @@ pub(crate) struct BuildOutcome {
     base: Option<PathBuf>,
 }
 
-/// Builds from `base` with a cache in `directory`.
+/// The time of the files of a build, in seconds since 1970.
+#[derive(Clone, Copy)]
+pub(crate) enum GivenTime {
+    /// That of the newest file.
+    None,
+    /// By the key `epoch` of the definition.
+    Definition(u64),
+    /// By `SOURCE_DATE_EPOCH`.
+    Environment(u64),
+}
+
+/// Builds from `base` with a cache in `directory`; the files have the time 1700000000.
 pub(crate) fn build(directory: &Path, base: &Value) -> BuildOutcome {
+    build_at(directory, base, GivenTime::Environment(1_700_000_000))
+}
+
+/// As [`build`], with files of another time.
+pub(crate) fn build_at(directory: &Path, base: &Value, time: GivenTime) -> BuildOutcome {
     let definition = directory.join("image.yaml");
-    let text = json!({ "id": "test", "name": "Test", "version": "1", "base": base, "trust": { "unsigned": "allow" } }).to_string();
-    fs::write(&definition, text).unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_iso-builder"))
+    let mut text = json!({ "id": "test", "name": "Test", "version": "1", "base": base, "trust": { "unsigned": "allow" } });
+    let mut command = Command::new(env!("CARGO_BIN_EXE_iso-builder"));
+    command.env_remove("SOURCE_DATE_EPOCH");
+    match time {
+        GivenTime::None => {}
+        GivenTime::Definition(seconds) => text["epoch"] = seconds.into(),
+        GivenTime::Environment(seconds) => drop(command.env("SOURCE_DATE_EPOCH", seconds.to_string())),
+    }
+    fs::write(&definition, text.to_string()).unwrap();
+    let output = command
         .args(["build", "--progress", "plain", "--output"])
         .arg(directory.join("out"))
         .arg("--cache-dir")
         .arg(directory.join("cache"))
         .arg(&definition)
-        .env("SOURCE_DATE_EPOCH", "1700000000")
         .env("NQRUST_INSTALLER", testing::elf::installer(directory))
         .output()
         .unwrap();

@@ -8,6 +8,9 @@ use std::path::Path;
 
 use tar::EntryType;
 
+/// The time of each entry of an archive, in seconds since 1970.
+pub(crate) const TIME: u64 = 1_600_000_000;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) name: String,
@@ -77,7 +80,7 @@ pub(crate) fn archive(entries: &[Entry]) -> Vec<u8> {
         header.set_mode(entry.mode);
         header.set_uid(entry.owner.0);
         header.set_gid(entry.owner.1);
-        header.set_mtime(1_600_000_000);
+        header.set_mtime(TIME);
         if entry.kind == EntryType::Char {
             header.set_device_major(1).unwrap();
             header.set_device_minor(3).unwrap();

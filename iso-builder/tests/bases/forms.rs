@@ -1,6 +1,6 @@
 //! One tree in every form.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
@@ -10,8 +10,8 @@ use std::process::Command;
 use serde_json::{Value, json};
 use tar::EntryType;
 
-use crate::build::{Layout, build};
-use crate::entries::{Entry, archive, device, directory, file, hard_link, link, read};
+use crate::build::{GivenTime, Layout, build, build_at};
+use crate::entries::{Entry, TIME, archive, device, directory, file, hard_link, link, read};
 
 /// `cap_net_raw=ep` as the kernel keeps it for a file, in its second version.
 const CAPABILITY: [u8; 20] = [1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -155,6 +155,31 @@ fn a_directory_and_a_layout_give_the_bytes_that_an_archive_gives() {
     assert!(pack.arg(".").status().unwrap().success());
     let from_archive = build(place.path(), &json!({ "oci": { "path": tar } })).base();
     assert!(fs::read(from_archive).unwrap() == whole, "an archive of a layout");
+    // The files that are left have owners whose files only this namespace can remove.
+    assert!(as_root().args(["rm", "-rf"]).arg(root).status().unwrap().success());
+}
+
+#[test]
+fn the_newest_file_gives_the_time_of_all_in_each_form_unless_one_is_given() {
+    let place = tempfile::tempdir().unwrap();
+    let (path, root) = (place.path().join("base.tar"), place.path().join("tree"));
+    fs::write(&path, archive(&given())).unwrap();
+    unpack(&given(), &root);
+    let layout = Layout::of_layers(&place.path().join("layout"), &[archive(&given())]);
+    let forms = [archive_base(&path), json!({ "directory": { "path": root } }), layout];
+    let times = |time| -> BTreeSet<u64> {
+        let bases = forms.iter().map(|base| build_at(place.path(), base, time).base());
+        let of_base = |base| -> Vec<u64> {
+            let mut archive = tar::Archive::new(File::open(base).unwrap());
+            archive.entries().unwrap().map(|entry| entry.unwrap().header().mtime().unwrap()).collect()
+        };
+        bases.flat_map(of_base).collect()
+    };
+    assert_eq!(times(GivenTime::None), [TIME].into());
+    assert_eq!(times(GivenTime::Definition(1_650_000_000)), [1_650_000_000].into());
+    let future = GivenTime::Definition(4_102_444_800);
+    let refused = build_at(place.path(), &forms[0], future);
+    assert!(refused.code == 2 && refused.told.contains("2100-01-01"), "{}: {}", refused.code, refused.told);
     // The files that are left have owners whose files only this namespace can remove.
     assert!(as_root().args(["rm", "-rf"]).arg(root).status().unwrap().success());
 }

@@ -1,4 +1,5 @@
-//! A release is built again by another user in another place, and comes out the same; a builder that lies is found out.
+//! A release is built again by another user in another place, and comes out the same; a builder that lies is found out. Definitions that
+//! are locked by themselves share what they have in common.
 //!
 //! The second build shares only the downloads with the first: with the whole cache it would reuse finished steps and
 //! prove nothing. `iso-builder reproduce` empties its cache itself, and is given one without steps here.
@@ -8,6 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use ::medium::build_output::REPORT;
 use ::medium::reader::MediumReader;
 use anyhow::{Context, Result};
 use base::failure::render;
@@ -94,6 +96,55 @@ fn a_builder_that_lies_is_found_by_the_others_and_refused_by_nodes_that_want_two
             "1 of 2",
         );
         checks.finish("a builder that lies")
+    });
+}
+
+/// Without their lock files nothing but the inputs is the same for the two.
+#[test]
+fn a_definition_with_another_version_and_overlay_that_is_locked_by_itself_makes_only_its_os_image_anew() {
+    scenario("shared-steps", |artifacts| {
+        let identity = Identity::load()?;
+        steps::medium(&identity)?;
+        let scratch = tempfile::tempdir()?;
+        let config = Document::new("node-a").to_json(&identity);
+        let build =
+            |name: &str, change: &dyn Fn(&Path, &mut serde_yaml::Value) -> Result<()>| -> Result<Value> {
+                let definition = medium::stage(&scratch.path().join(name), &config)?;
+                fs::remove_file(medium::lock_file(&definition))?;
+                let mut document = serde_yaml::from_slice(&fs::read(&definition)?)?;
+                change(&definition, &mut document)?;
+                fs::write(&definition, serde_yaml::to_string(&document)?)?;
+                let out = scratch.path().join(name).join("out");
+                let mut build = medium::build_command(&definition, &out, &medium::cache())?;
+                let ended = programs::run(build.args(["--only", "netboot"]), medium::BUILD_LIMIT)?;
+                artifacts.append("build.log", &ended.said())?;
+                ended.success("iso-builder build")?;
+                Ok(serde_json::from_slice(&fs::read(out.join(REPORT))?)?)
+            };
+        let first = build("one", &|_, _| Ok(()))?;
+        let second = build("other", &|definition, document| {
+            document["version"] = "9.9.9".into();
+            let overlay = definition.with_file_name("overlay");
+            fs::create_dir_all(overlay.join("etc"))?;
+            fs::write(overlay.join("etc/motd"), "another image\n")?;
+            let overlays = document["overlays"]["rootfs"].as_sequence_mut();
+            overlays.context("the definition has overlays")?.push("overlay".into());
+            Ok(())
+        })?;
+        let made = |report: &Value| -> Result<BTreeSet<String>> {
+            let steps = report["steps"].as_array().context("a report has steps")?;
+            let made = steps.iter().filter(|step| step["cached"] == false);
+            Ok(made.filter_map(|step| Some(step["step"].as_str()?.to_owned())).collect())
+        };
+        let mut checks = Checks::default();
+        let (first_made, second_made) = (made(&first)?, made(&second)?);
+        for step in ["base", "kernel", "initrd", "images-built", "image-store", "image-metadata"] {
+            checks.that(&format!("{step} is shared: {second_made:?}"), !second_made.contains(step));
+        }
+        checks.that("the OS image is made anew", second_made.contains("rootfs"));
+        checks.equal("the time of the files", &second["epoch"], &first["epoch"]);
+        artifacts.append("build.log", &format!("made by the first: {first_made:?}\n"))?;
+        checks.finish("two definitions with the same packages")
     });
 }
 

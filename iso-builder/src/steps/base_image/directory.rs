@@ -13,7 +13,7 @@ use base::command::{Invocation, Runner, SystemRunner};
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::files;
-use walkdir::WalkDir;
+use walkdir::{DirEntry, WalkDir};
 
 use super::super::limit::long;
 
@@ -96,18 +96,35 @@ fn options(
     Ok(options)
 }
 
+/// The time of the newest regular file that belongs to the base, in seconds since 1970; 0 without any.
+pub(super) fn newest(directory: &Path) -> Result<u64> {
+    let mut newest = 0;
+    for entry in walk(directory) {
+        let metadata = entry?.metadata()?;
+        if metadata.is_file() {
+            newest = newest.max(u64::try_from(metadata.mtime()).unwrap_or(0));
+        }
+    }
+    Ok(newest)
+}
+
+/// What belongs to the base, sorted.
+fn walk(directory: &Path) -> impl Iterator<Item = Result<DirEntry>> {
+    let walk = WalkDir::new(directory).min_depth(1).sort_by_file_name().into_iter();
+    // Such a directory is not even entered: a mounted /proc has no end.
+    let walk = walk.filter_entry(move |entry| {
+        entry.path().strip_prefix(directory).is_ok_and(|path| path.as_os_str().is_empty() || is_wanted(path))
+    });
+    walk.map(move |entry| entry.map_err(|error| refused(directory, error.into())))
+}
+
 /// Writes the sorted list of the paths that belong to the base, for tar.
 fn list(directory: &Path, scratch: &Path) -> Result<std::path::PathBuf> {
     let file = scratch.join("list");
     let mut names = std::io::BufWriter::new(File::create(&file)?);
     let foreign = foreign_owners()?;
-    let walk = WalkDir::new(directory).min_depth(1).sort_by_file_name().into_iter();
-    // Such a directory is not even entered: a mounted /proc has no end.
-    let walk = walk.filter_entry(|entry| {
-        entry.path().strip_prefix(directory).is_ok_and(|path| path.as_os_str().is_empty() || is_wanted(path))
-    });
-    for entry in walk {
-        let entry = entry.map_err(|error| refused(directory, error.into()))?;
+    for entry in walk(directory) {
+        let entry = entry?;
         let metadata = entry.metadata()?;
         let kind = metadata.file_type();
         if kind.is_block_device() || kind.is_char_device() || kind.is_socket() {
@@ -151,6 +168,19 @@ fn foreign_owners() -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_newest_file_counts_and_nothing_that_is_left_out() {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, time) in [("usr/a", 1_700_000_000), ("usr/b", 1_600_000_000), ("dev/null", 1_800_000_000)]
+        {
+            let path = directory.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            let file = File::create(path).unwrap();
+            file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(time)).unwrap();
+        }
+        assert_eq!(newest(directory.path()).unwrap(), 1_700_000_000);
+    }
 
     #[test]
     fn only_the_top_of_the_tree_has_directories_of_the_kernel() {

@@ -1,7 +1,7 @@
 //! `base.tar` from an existing root file system: an OCI image, an archive, a directory.
 //!
-//! Equal trees give equal bytes, whatever their form is and whoever builds. For that, all times are the build's own
-//! (the media keep no others), `/` itself is root's with mode 0755, and what belongs to a running system is left out:
+//! Equal trees give equal bytes, whatever their form is and whoever builds. For that, all times are one time (the media keep no others):
+//! that of the newest file, which archives and copies keep; `/` itself is root's with mode 0755, and what belongs to a running system is left out:
 //! device nodes, which an ordinary user could not unpack, and the content of /dev, /proc and /sys.
 
 pub(super) mod archive;
@@ -17,18 +17,26 @@ use anyhow::Result;
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::files;
+use serde::{Deserialize, Serialize};
 
 use super::request::{BaseSource, StepRequest};
 use super::tree::Tree;
 
-pub const SURVEY_OUTPUT: &str = "digest";
+/// A [`SurveyedDirectory`] as JSON.
+pub const SURVEY_OUTPUT: &str = "survey.json";
+/// The time of all files of a base, in seconds since 1970, as decimal digits.
+pub const EPOCH_OUTPUT: &str = "epoch";
 
-/// Makes `base.tar`.
-pub(super) fn import(request: &StepRequest, source: &BaseSource) -> Result<()> {
-    let archive = request.out.join("base.tar");
+/// Makes `base.tar`, whose files have the time `epoch` or else that of the newest of them.
+pub(super) fn import(request: &StepRequest, source: &BaseSource, epoch: Option<u64>) -> Result<()> {
+    let pack = |tree: &Path| {
+        let epoch = epoch.map_or_else(|| directory::newest(tree), Ok)?;
+        files::write_atomically(&request.out.join(EPOCH_OUTPUT), epoch.to_string().as_bytes(), 0o644)?;
+        directory::pack(tree, &request.scratch, &request.out.join("base.tar"), epoch)
+    };
     if let BaseSource::Directory(path) = source {
         check_root(path, path)?;
-        return directory::pack(path, &request.scratch, &archive, request.epoch);
+        return pack(path);
     }
     let tree = Tree::empty(&request.scratch)?;
     match source {
@@ -41,14 +49,24 @@ pub(super) fn import(request: &StepRequest, source: &BaseSource) -> Result<()> {
     check_root(tree.root(), source.path())?;
     fs::set_permissions(tree.root(), fs::Permissions::from_mode(0o755))?;
     lchown(tree.root(), Some(0), Some(0))?;
-    directory::pack(tree.root(), &request.scratch, &archive, request.epoch)
+    pack(tree.root())
 }
 
-/// Writes the digest of a directory: of everything that [`import`] would take from it. It runs in the sandbox, since an
-/// ordinary user's tree has files of the user's subordinate owners, which only root there can read.
+/// What a directory has that [`import`] would take from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SurveyedDirectory {
+    /// Of everything but times.
+    pub digest: Digest,
+    /// The time of the newest file, in seconds since 1970.
+    pub newest: u64,
+}
+
+/// Writes what a directory has. It runs in the sandbox, since an ordinary user's tree has files of the user's subordinate owners, which
+/// only root there can read.
 pub(super) fn survey(request: &StepRequest, path: &Path) -> Result<()> {
-    let digest: Digest = directory::digest(path, &request.scratch)?;
-    files::write_atomically(&request.out.join(SURVEY_OUTPUT), digest.to_string().as_bytes(), 0o644)
+    let digest = directory::digest(path, &request.scratch)?;
+    let surveyed = SurveyedDirectory { digest, newest: directory::newest(path)? };
+    files::write_atomically(&request.out.join(SURVEY_OUTPUT), &serde_json::to_vec(&surveyed)?, 0o644)
 }
 
 fn check_root(tree: &Path, source: &Path) -> Result<()> {
