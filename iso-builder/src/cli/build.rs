@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use base::files::named::told;
 use base::program::Context;
 use base::size::ByteSize;
 use model::architecture::Architecture;
@@ -19,14 +20,18 @@ use crate::signing::arguments::SigningArguments;
 /// Where a build puts its outputs unless another directory is named.
 pub(super) const OUTPUT: &str = "dist";
 
-/// Build media from an image definition.
+/// Build media from image definitions.
 ///
 /// Makes the full ISO, the net-install ISO and the netboot set, or what the definition's `outputs` say. What has not changed since the last build is taken
 /// from the cache. Inputs are pinned in DEFINITION.lock, which is written by the first build. build-report.json, beside
 /// the media, tells how they were made. For a definition with `architectures`, the outputs of each go to a directory with its
-/// name, and its inputs are pinned in DEFINITION.ARCHITECTURE.lock.
+/// name, and its inputs are pinned in DEFINITION.ARCHITECTURE.lock. Several definitions are checked first and then built one after
+/// the other, each into a directory with its name; they share what they have in common.
 #[derive(Debug, clap::Args)]
 pub(super) struct BuildCommand {
+    /// The image definitions; `-` is standard input.
+    #[arg(required = true, value_name = "DEFINITION")]
+    definitions: Vec<PathBuf>,
     #[command(flatten)]
     inputs: InputArguments,
     /// Directory for the media.
@@ -48,11 +53,9 @@ pub(super) struct BuildCommand {
     summary_file: Option<PathBuf>,
 }
 
-/// A definition, and how its inputs are obtained.
+/// How the inputs of a definition are obtained.
 #[derive(Debug, clap::Args)]
 pub(super) struct InputArguments {
-    /// The image definition; `-` is standard input.
-    definition: PathBuf,
     /// Of a definition with `architectures`, only this one.
     #[arg(long, value_name = "ARCHITECTURE")]
     architecture: Option<Architecture>,
@@ -86,9 +89,9 @@ struct PolicyArguments {
 
 impl From<InputArguments> for InputOptions {
     fn from(arguments: InputArguments) -> Self {
-        let InputArguments { definition, architecture, policy, cache, pull } = arguments;
+        let InputArguments { architecture, policy, cache, pull } = arguments;
         let policy = LockPolicy { locked: policy.locked, offline: policy.offline };
-        Self { definition, architecture, policy, module_key: None, pull: pull.into(), cache: cache.into() }
+        Self { architecture, policy, module_key: None, pull: pull.into(), cache: cache.into() }
     }
 }
 
@@ -139,6 +142,7 @@ impl BuildCommand {
             pipeline::check_summary(file)?;
         }
         let options = BuildOptions {
+            definitions: self.definitions,
             inputs: InputOptions { module_key: self.modules.module_key, ..self.inputs.into() },
             output: self.output,
             installer: InstallerChoice::of(self.installer),
@@ -147,13 +151,15 @@ impl BuildCommand {
         };
         let builds = pipeline::build(&options, &context.progress)?;
         for FinishedBuild { report, .. } in &builds {
-            if builds.len() > 1 {
-                context.progress.note("build", format!("For {}:", report.product.architecture));
+            if builds.len() == 1 {
+                report.lines().for_each(|line| context.progress.note("build", line));
             }
-            report.lines().for_each(|line| context.progress.note("build", line));
             if let Some(file) = &self.summary_file {
                 report.append_summary(file)?;
             }
+        }
+        if builds.len() > 1 {
+            table(&builds).iter().for_each(|line| context.progress.note("build", line));
         }
         let media: Vec<_> = builds.into_iter().flat_map(|build| build.files).collect();
         let line = |medium: &BuiltFile| {
@@ -162,4 +168,23 @@ impl BuildCommand {
         };
         context.show(&media, || media.iter().map(line).collect::<Vec<_>>().join("\n"))
     }
+}
+
+/// What each build took and made, as a table.
+fn table(builds: &[FinishedBuild]) -> Vec<String> {
+    let mut rows = vec![["DEFINITION", "ARCHITECTURE", "TIME", "OUTPUTS", "MADE ANEW"].map(str::to_owned)];
+    rows.extend(builds.iter().map(|FinishedBuild { definition, files, report, .. }| {
+        let made: Vec<_> = report.steps.iter().filter(|step| !step.cached).map(|step| &*step.step).collect();
+        let size = ByteSize::bytes(files.iter().map(|file| file.size).sum());
+        let made = if made.is_empty() { "nothing".to_owned() } else { made.join(", ") };
+        [told(definition), report.product.architecture.clone(), report.time(), size.to_string(), made]
+    }));
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths = [0, 1, 2, 3].map(width);
+    let line = |row: &[String; 5]| {
+        let [definition, architecture, time, size, made] = row;
+        let [one, two, three, four] = widths;
+        format!("{definition:<one$}  {architecture:<two$}  {time:>three$}  {size:>four$}  {made}")
+    };
+    rows.iter().map(line).collect()
 }

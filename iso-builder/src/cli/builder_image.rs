@@ -15,6 +15,8 @@ use crate::pipeline::{self, BuilderImageOptions, InstallerChoice};
 /// container of the image builds as an ordinary user, if it is allowed to make user namespaces.
 #[derive(Debug, clap::Args)]
 pub(super) struct BuilderImageCommand {
+    /// The image definition; `-` is standard input.
+    definition: PathBuf,
     #[command(flatten)]
     inputs: InputArguments,
     /// Directory for the layout. Its bill of materials is DIR.spdx.json.
@@ -31,6 +33,7 @@ pub(super) struct BuilderImageCommand {
 impl BuilderImageCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         let options = BuilderImageOptions {
+            definition: self.definition,
             inputs: self.inputs.into(),
             output: self.output,
             name: self.name,

@@ -1,6 +1,7 @@
 //! `iso-builder images`.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use anyhow::Result;
 use base::digest::Digest;
@@ -19,6 +20,8 @@ use crate::pipeline;
 /// image takes alone, OWN what no other image has; a blob that several images have is stored once.
 #[derive(Debug, clap::Args)]
 pub(super) struct ImagesCommand {
+    /// The image definition; `-` is standard input.
+    definition: PathBuf,
     #[command(flatten)]
     inputs: InputArguments,
 }
@@ -49,7 +52,7 @@ struct ImageLine {
 
 impl ImagesCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        let images = pipeline::list_images(&self.inputs.into(), &context.progress)?;
+        let images = pipeline::list_images(&self.definition, &self.inputs.into(), &context.progress)?;
         let report = ImagesReport::of(&images);
         context.show(&report, || report.to_string())
     }

@@ -30,14 +30,13 @@ pub(super) struct LockCommand {
 impl LockCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         let options = InputOptions {
-            definition: self.definition,
             architecture: self.architecture,
             policy: LockPolicy::default(),
             module_key: None,
             pull: self.pull.into(),
             cache: self.cache.into(),
         };
-        let written = pipeline::relock(&options, &context.progress)?;
+        let written = pipeline::relock(&self.definition, &options, &context.progress)?;
         let line = |WrittenLock { path, lock }: &WrittenLock| {
             let (packages, images) = (lock.packages.len(), lock.images.len());
             format!("{}: {packages} packages, {images} images of registries", path.display())

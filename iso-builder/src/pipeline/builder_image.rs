@@ -50,6 +50,7 @@ const MAX_ACCOUNTS_BYTES: u64 = 1 << 20;
 
 #[derive(Clone, Debug)]
 pub struct BuilderImageOptions {
+    pub definition: PathBuf,
     pub inputs: InputOptions,
     /// The directory for the OCI image layout. The bill of materials is beside it.
     pub output: PathBuf,
@@ -62,7 +63,7 @@ pub struct BuilderImageOptions {
 
 /// Makes the image and writes it as an OCI image layout.
 pub fn builder_image(options: &BuilderImageOptions, progress: &Progress) -> Result<ImageReport> {
-    let loaded = LoadedDefinition::read_one(&options.inputs.definition, options.inputs.architecture)?;
+    let loaded = LoadedDefinition::read_one(&options.definition, options.inputs.architecture)?;
     check_definition(&loaded)?;
     let architecture = loaded.definition.architecture;
     let installer = program::check(&options.installer.path(architecture)?, architecture)?;

@@ -43,9 +43,10 @@ mod sbom;
 mod signing;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use base::files::named;
 use base::progress::Progress;
 use medium::build_output::REPORT;
 
@@ -69,9 +70,10 @@ use crate::definition::{LoadedDefinition, OutputKind};
 use crate::images::stored_image::StoredImage;
 use crate::lock::Lock;
 
-/// The outputs of a build for one architecture.
+/// The outputs of a build of one definition for one architecture.
 #[derive(Debug)]
 pub struct FinishedBuild {
+    pub definition: PathBuf,
     /// Where they are.
     pub directory: PathBuf,
     pub files: Vec<BuiltFile>,
@@ -79,24 +81,35 @@ pub struct FinishedBuild {
     pub report: BuildReport,
 }
 
-/// Builds the media of a definition, of several architectures one after the other.
+/// Builds the media of definitions, and of several architectures of each, one after the other: what one has made is taken from the cache
+/// by the next.
 ///
 /// # Errors
-/// Everything that can be known of any of them is checked before anything that takes time or writes a lock file.
+/// Everything that can be known of any of them is checked before anything that takes time or writes a lock file. The first that fails
+/// ends the build; what was finished before stays.
 pub fn build(options: &BuildOptions, progress: &Progress) -> Result<Vec<FinishedBuild>> {
-    let InputOptions { definition, architecture, .. } = &options.inputs;
-    let definitions = LoadedDefinition::read_each(definition, *architecture)?;
-    let planned = definitions.into_iter().map(|loaded| PlannedBuild::of(loaded, options));
+    // A mistake in any of them comes before a fault of the host.
+    let mut read = Vec::new();
+    for (file, output) in output::directories_of(&options.output, &options.definitions)? {
+        let each = LoadedDefinition::read_each(file, options.inputs.architecture)?;
+        read.extend(each.into_iter().map(|loaded| (loaded, output.clone())));
+    }
+    let planned = read.into_iter().map(|(loaded, output)| PlannedBuild::of(loaded, &output, options));
     let planned = planned.collect::<Result<Vec<_>>>()?;
     let signers = OpenSigners::open(&options.signers)?;
     let count = planned.len();
+    let several = options.definitions.len() > 1;
     let run = |(index, build): (usize, PlannedBuild)| {
         if count == 1 {
             return build.run(&signers, options, progress);
         }
         let architecture = build.loaded.definition.architecture;
-        progress.note("build", format!("Building for {architecture}, {} of {count}", index + 1));
-        build.run(&signers, options, progress).with_context(|| format!("building for {architecture}"))
+        let subject = match several {
+            true => format!("{} for {architecture}", named::told(&build.loaded.file)),
+            false => format!("for {architecture}"),
+        };
+        progress.note("build", format!("Building {subject}, {} of {count}", index + 1));
+        build.run(&signers, options, progress).with_context(|| format!("building {subject}"))
     };
     planned.into_iter().enumerate().map(run).collect()
 }
@@ -112,7 +125,8 @@ struct PlannedBuild {
 }
 
 impl PlannedBuild {
-    fn of(loaded: LoadedDefinition, options: &BuildOptions) -> Result<Self> {
+    /// The outputs go to the directory `output`, or to one within it for each architecture.
+    fn of(loaded: LoadedDefinition, output: &Path, options: &BuildOptions) -> Result<Self> {
         let definition = &loaded.definition;
         let architecture = definition.architecture;
         let installer = BuildInstaller::of(&options.installer.path(architecture)?, architecture)?;
@@ -127,7 +141,7 @@ impl PlannedBuild {
         signing::revocations(&loaded)?;
         extension_inputs::check(&loaded)?;
         extension_inputs::check_key(definition, options.inputs.module_key.as_ref())?;
-        let output = output::directory_of(&options.output, definition.own_architecture())?;
+        let output = output::directory_of(output, definition.own_architecture())?;
         Ok(Self { loaded, installer, wanted, output })
     }
 
@@ -180,7 +194,7 @@ impl PlannedBuild {
         outputs.write(REPORT, &report.to_bytes()?)?;
         outputs.commit(&made.stale)?;
         made.record.write()?;
-        Ok(FinishedBuild { directory, files: made.files, report })
+        Ok(FinishedBuild { definition: loaded.file, directory, files: made.files, report })
     }
 }
 
@@ -192,8 +206,8 @@ pub struct WrittenLock {
 }
 
 /// Resolves every input of a definition anew and writes its lock file, or one for each of its architectures.
-pub fn relock(options: &InputOptions, progress: &Progress) -> Result<Vec<WrittenLock>> {
-    let definitions = LoadedDefinition::read_each(&options.definition, options.architecture)?;
+pub fn relock(definition: &Path, options: &InputOptions, progress: &Progress) -> Result<Vec<WrittenLock>> {
+    let definitions = LoadedDefinition::read_each(definition, options.architecture)?;
     definitions.iter().try_for_each(|loaded| host_programs::check(loaded.definition.architecture))?;
     let relock = |loaded: LoadedDefinition| {
         options.check_room(&loaded, None)?;
@@ -206,8 +220,12 @@ pub fn relock(options: &InputOptions, progress: &Progress) -> Result<Vec<Written
 
 /// The images that a definition preloads, with their blobs and roles. From registries only manifests are pulled, no
 /// blobs.
-pub fn list_images(options: &InputOptions, progress: &Progress) -> Result<Vec<StoredImage>> {
-    let loaded = LoadedDefinition::read_one(&options.definition, options.architecture)?;
+pub fn list_images(
+    definition: &Path,
+    options: &InputOptions,
+    progress: &Progress,
+) -> Result<Vec<StoredImage>> {
+    let loaded = LoadedDefinition::read_one(definition, options.architecture)?;
     host_programs::check(loaded.definition.architecture)?;
     options.check_room(&loaded, None)?;
     let build = Build::begin(loaded, options, &|_| Ok(()), progress)?;

@@ -17,8 +17,10 @@ use crate::lock::{Lock, LockPolicy};
 
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
+    /// The definitions, which are built in this order.
+    pub definitions: Vec<PathBuf>,
     pub inputs: InputOptions,
-    /// The directory of the outputs; those of several architectures have a directory each within it.
+    /// The directory of the outputs; those of each of several definitions, and of each of several architectures, have a directory within it.
     pub output: PathBuf,
     /// The `installer` executable that goes into the OS image.
     pub installer: InstallerChoice,
@@ -28,10 +30,9 @@ pub struct BuildOptions {
     pub only: Option<Vec<OutputKind>>,
 }
 
-/// A definition, and how its inputs are obtained.
+/// How the inputs of a definition are obtained.
 #[derive(Clone, Debug)]
 pub struct InputOptions {
-    pub definition: PathBuf,
     /// Of a definition for several architectures, only this one.
     pub architecture: Option<Architecture>,
     /// How the lock file and the network are treated.

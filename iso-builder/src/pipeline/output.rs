@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use base::cancellation::{self, Cleanup};
 use base::failure::{Class, Classify, Failure};
-use base::files;
+use base::files::{self, named};
 use base::progress::Progress;
 use medium::build_output::{CHECKSUMS, REPORT, UNFINISHED};
 use medium::by_architecture::by_architecture;
@@ -24,6 +24,48 @@ use model::architecture::Architecture;
 use model::release::MANIFEST;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+
+/// The directory for the outputs of each definition: `output` of one, and of several a directory in it with the name of the definition's
+/// file.
+///
+/// # Errors
+/// [`Class::Invalid`] if two have the same name, if one is for an architecture's directory, or if `output` has the outputs of one build.
+pub(super) fn directories_of<'d>(
+    output: &Path,
+    definitions: &'d [PathBuf],
+) -> Result<Vec<(&'d Path, PathBuf)>> {
+    if let [one] = definitions {
+        return Ok(vec![(one, output.to_owned())]);
+    }
+    if output.join(CHECKSUMS).exists()
+        || output.join(MANIFEST).exists()
+        || !by_architecture(output).is_empty()
+    {
+        let what = format!("{} has the outputs of one definition", output.display());
+        let hint = "Name another directory, --output DIR, or remove what is there.";
+        return Err(Failure::new(Class::Invalid, what).hint(hint).into());
+    }
+    let mut directories: Vec<(&Path, PathBuf)> = Vec::new();
+    for file in definitions {
+        let name = if named::is_standard(file) { Some("standard-input".as_ref()) } else { file.file_stem() };
+        let name = name.with_context(|| format!("{} is not a file", file.display()))?;
+        let directory = output.join(name);
+        let told = named::told(file);
+        let refused = if let Some((other, _)) = directories.iter().find(|(_, known)| *known == directory) {
+            format!("{told} and {} would both be built into {}", named::told(other), directory.display())
+        } else if Architecture::ALL.iter().any(|architecture| name == architecture.debian()) {
+            format!(
+                "{told} would be built into {}, which is a place for an architecture",
+                directory.display()
+            )
+        } else {
+            directories.push((file, directory));
+            continue;
+        };
+        return Err(Failure::new(Class::Invalid, refused).hint("Give the file another name.").into());
+    }
+    Ok(directories)
+}
 
 /// The directory of the outputs for one architecture in what a user named: `own` is that architecture if the definition has several.
 ///
@@ -203,6 +245,27 @@ mod tests {
             .collect();
         found.sort();
         found
+    }
+
+    #[test]
+    fn each_of_several_definitions_has_a_directory_and_none_is_mixed_with_another() {
+        let place = tempfile::tempdir().unwrap();
+        let out = place.path();
+        let of = |names: &[&str]| {
+            let names: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
+            let found = directories_of(out, &names).map_err(|error| format!("{error:#}"))?;
+            Ok::<_, String>(found.into_iter().map(|(_, path)| path).collect::<Vec<_>>())
+        };
+        assert_eq!(of(&["a/edge.yaml"]).unwrap(), [out]);
+        let two = [out.join("edge"), out.join("standard-input")];
+        assert_eq!(of(&["a/edge.yaml", "-"]).unwrap(), two);
+        let same = of(&["a/edge.yaml", "b/edge.yml"]).unwrap_err();
+        assert!(same.contains("b/edge.yml and a/edge.yaml would both be built"), "{same}");
+        let place = of(&["a.yaml", "arm64.yaml"]).unwrap_err();
+        assert!(place.contains("a place for an architecture"), "{place}");
+        fs::write(out.join(CHECKSUMS), "").unwrap();
+        assert_eq!(of(&["a.yaml"]).unwrap(), [out]);
+        assert!(of(&["a.yaml", "b.yaml"]).unwrap_err().contains("the outputs of one definition"));
     }
 
     #[test]

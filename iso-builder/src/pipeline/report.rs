@@ -243,7 +243,7 @@ impl BuildReport {
             let time = if step.cached { "cached".to_owned() } else { format!("{:.1} s", step.seconds) };
             let _ = writeln!(text, "| {} | {time} | {} |", step.step, ByteSize::bytes(step.size));
         }
-        let minutes = minutes(Duration::from_secs_f64(self.seconds));
+        let minutes = self.time();
         let (definition, lock) = (self.definition.path.display(), &self.lock.sha256.to_string()[..16]);
         let _ = writeln!(
             text,
@@ -257,13 +257,19 @@ impl BuildReport {
         text
     }
 
+    /// The time of the whole build, for people.
+    #[must_use]
+    pub fn time(&self) -> String {
+        minutes(Duration::from_secs_f64(self.seconds))
+    }
+
     /// The steps in lines for people: the time of each, or that it came from the cache.
     pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
         let line = |step: &StepUse| {
             let time = if step.cached { "cached".to_owned() } else { format!("{:.1} s", step.seconds) };
             format!("{time:>9}  {:<18} {:>10}", step.step, ByteSize::bytes(step.size).to_string())
         };
-        let total = format!("{:>9}  in all", minutes(Duration::from_secs_f64(self.seconds)));
+        let total = format!("{:>9}  in all", self.time());
         self.steps.iter().map(line).chain(std::iter::once(total))
     }
 }

@@ -98,8 +98,8 @@ pub fn reproduce(options: &ReproduceOptions, progress: &Progress) -> Result<Repr
     let steps =
         CacheOptions { directory: place.path().join(STEPS), downloads: Some(cache.downloads().to_owned()) };
     let build = BuildOptions {
+        definitions: vec![definition.clone()],
         inputs: InputOptions {
-            definition: definition.clone(),
             architecture: Some(architecture),
             policy: LockPolicy { locked: true, offline: options.offline },
             module_key: options.module_key.clone(),
