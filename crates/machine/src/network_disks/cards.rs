@@ -87,6 +87,10 @@ fn network(card: &CardSetup, access: &NetworkDiskAccess) -> String {
                 .collect();
             for (portal, gateway) in outside.into_iter().filter_map(|portal| Some((portal, card.gateway?))) {
                 text += &format!("\n[Route]\nDestination={portal}/32\nGateway={gateway}\n");
+                // A network of one address has no router inside it.
+                if !own.contains(gateway) {
+                    text += "GatewayOnLink=yes\n";
+                }
             }
         }
     }
@@ -152,6 +156,15 @@ mod tests {
         );
         assert!(text(&files, "networkd.conf.d/10-nqrust.conf").contains("ManageForeignRoutes=no"));
         assert!(super::files(&NetworkDiskAccess::default()).is_empty());
+    }
+
+    #[test]
+    fn a_router_outside_a_network_of_one_address_is_reached_over_the_card() {
+        let ip = "203.0.113.7".parse().unwrap();
+        let files = files(&access(CardAddress::Static { ip, prefix: 32 }, None));
+        let text = text(&files, "10-nqrust-storage0.network");
+        let route = "[Route]\nDestination=198.51.100.9/32\nGateway=192.0.2.1\nGatewayOnLink=yes\n";
+        assert!(text.contains(route), "{text}");
     }
 
     #[test]

@@ -104,6 +104,15 @@ pub enum NetworkMethod {
     Static,
 }
 
+impl From<Method> for NetworkMethod {
+    fn from(method: Method) -> Self {
+        match method {
+            Method::Dhcp => Self::Dhcp,
+            Method::Static => Self::Static,
+        }
+    }
+}
+
 /// How the cards of a bond work together (the kernel's `Documentation/networking/bonding.rst`).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

@@ -1,26 +1,30 @@
-//! Addresses of the node in its networks.
+//! Addresses of the node in its networks, and of its cards for disks.
 
 use std::net::Ipv4Addr;
 
 use document::finding::Finding;
 
 use super::ipv4::{is_one_machine, prefix_length, reserved};
-use super::network::{NetworkView, views};
+use super::network::{NetworkKind, NetworkView, views_with_disks};
 use super::shared::repeated;
 use crate::config::InstallConfig;
 use crate::config::network::NetworkMethod;
 
-/// The keys of a static address; further networks have no gateway.
-fn keys(view: &NetworkView<'_>) -> Vec<(&'static str, Option<Ipv4Addr>)> {
-    let gateway = view.is_management().then_some(("gateway", view.gateway));
-    [("ip", view.ip), ("subnet_mask", view.mask)].into_iter().chain(gateway).collect()
+/// The keys of a static address, with whether it needs them. Further networks have no gateway, and disks may be in the card's own network.
+fn keys(view: &NetworkView<'_>) -> Vec<(&'static str, Option<Ipv4Addr>, bool)> {
+    let gateway = match view.kind {
+        NetworkKind::Management => Some(("gateway", view.gateway, true)),
+        NetworkKind::Disks => Some(("gateway", view.gateway, false)),
+        NetworkKind::Further(_) => None,
+    };
+    [("ip", view.ip, true), ("subnet_mask", view.mask, true)].into_iter().chain(gateway).collect()
 }
 
 /// A static network has everything that DHCP would have told.
 pub(super) fn static_is_complete(config: &InstallConfig) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for view in views(config).iter().filter(|view| view.method == NetworkMethod::Static) {
-        for (key, _) in keys(view).iter().filter(|(_, value)| value.is_none()) {
+    for view in views_with_disks(config).iter().filter(|view| view.method == NetworkMethod::Static) {
+        for (key, ..) in keys(view).iter().filter(|(_, value, needed)| *needed && value.is_none()) {
             let message = format!("`method: static` needs `{key}`");
             findings.push(Finding::new(view.path(key), "missing-value", message));
         }
@@ -35,8 +39,8 @@ pub(super) fn static_is_complete(config: &InstallConfig) -> Vec<Finding> {
 /// Without the method the addresses of the document would do nothing.
 pub(super) fn only_static_has_addresses(config: &InstallConfig) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for view in views(config).iter().filter(|view| view.method != NetworkMethod::Static) {
-        for (key, _) in keys(view).iter().filter(|(_, value)| value.is_some()) {
+    for view in views_with_disks(config).iter().filter(|view| view.method != NetworkMethod::Static) {
+        for (key, ..) in keys(view).iter().filter(|(_, value, _)| value.is_some()) {
             let message = format!("`{key}` does nothing unless the method is static");
             findings.push(Finding::new(view.path(key), "needs-static", message).suggest("method: static"));
         }
@@ -46,7 +50,7 @@ pub(super) fn only_static_has_addresses(config: &InstallConfig) -> Vec<Finding> 
 
 /// Address, mask and gateway make up a network in which the node can talk.
 pub(super) fn addresses_fit(config: &InstallConfig) -> Vec<Finding> {
-    views(config).iter().flat_map(fits).collect()
+    views_with_disks(config).iter().flat_map(fits).collect()
 }
 
 fn fits(view: &NetworkView<'_>) -> Vec<Finding> {

@@ -1,6 +1,6 @@
 //! Network cards: that they are named, and each used once.
 
-use super::network::{NetworkView, views};
+use super::network::{NetworkView, views, views_with_disks};
 use crate::config::{InstallConfig, Interface};
 use document::finding::Finding;
 
@@ -10,7 +10,7 @@ pub(crate) const USUAL_PACKETS: u32 = 1500;
 /// Each network has cards, and each card a name or a hardware address.
 pub(super) fn cards_are_named(config: &InstallConfig) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for view in views(config) {
+    for view in views_with_disks(config) {
         if view.cards.is_empty() {
             let message = "the network card is not named";
             let finding = Finding::new(view.path("interfaces"), "missing-value", message);
@@ -19,8 +19,7 @@ pub(super) fn cards_are_named(config: &InstallConfig) -> Vec<Finding> {
         for (index, card) in view.cards.iter().enumerate() {
             if card.name.is_none() && card.hw_addr.is_none() {
                 let message = "a network card needs `name` or `hw_addr`";
-                let path = view.path(&format!("interfaces[{index}]"));
-                findings.push(Finding::new(path, "missing-value", message));
+                findings.push(Finding::new(view.card_path(index), "missing-value", message));
             }
         }
     }
@@ -32,7 +31,7 @@ pub(super) fn each_card_once(config: &InstallConfig) -> Vec<Finding> {
     let views = views(config);
     let cards = |view: &NetworkView<'_>| -> Vec<(String, String)> {
         let place = |(index, card): (usize, &Interface)| {
-            identity(card).map(|identity| (view.path(&format!("interfaces[{index}]")), identity))
+            identity(card).map(|identity| (view.card_path(index), identity))
         };
         view.cards.iter().enumerate().filter_map(place).collect()
     };
@@ -64,9 +63,11 @@ fn identity(card: &Interface) -> Option<String> {
 /// The largest packet is one that IPv4 allows and that cards can send.
 pub(super) fn packet_size(config: &InstallConfig) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for view in views(config) {
+    for view in views_with_disks(config) {
         match view.mtu {
             0 | 1280..=USUAL_PACKETS => {}
+            // No pods are there, and large packets are usual.
+            576..=9000 if view.is_for_disks() => {}
             576..1280 => {
                 let message =
                     "packets this small leave pods, whose packets travel inside others, hardly any room";
@@ -91,7 +92,7 @@ const DEVICE_NAME: usize = 15;
 /// Names of further networks make names of devices.
 pub(super) fn names_are_unique(config: &InstallConfig) -> Vec<Finding> {
     let views = views(config);
-    let names: Vec<_> = views.iter().map(|view| view.name.unwrap_or("mgmt")).collect();
+    let names: Vec<_> = views.iter().map(|view| view.name().unwrap_or("mgmt")).collect();
     let mut findings: Vec<_> = super::shared::repeated(&names)
         .map(|(later, earlier)| {
             let message = format!("{} has this name already", views[earlier].title());
@@ -99,14 +100,14 @@ pub(super) fn names_are_unique(config: &InstallConfig) -> Vec<Finding> {
         })
         .collect();
     if names.first().is_some_and(|_| !views[0].is_management()) {
-        let reserved = views.iter().filter(|view| view.name == Some("mgmt"));
+        let reserved = views.iter().filter(|view| view.name() == Some("mgmt"));
         findings.extend(reserved.map(|view| {
             let message = "the management network has this name";
             Finding::new(view.path("name"), "duplicate-name", message)
         }));
     }
     for view in views.iter().filter(|view| view.vlan > 1) {
-        let device = format!("{}-br.{}", view.name.unwrap_or("mgmt"), view.vlan);
+        let device = format!("{}-br.{}", view.name().unwrap_or("mgmt"), view.vlan);
         if device.len() > DEVICE_NAME {
             let message =
                 format!("the device of the VLAN would be called {device}, and 15 characters are the most");

@@ -1,13 +1,11 @@
-//! Disks over the network: their cards, and how the targets are reached.
-
-use std::net::Ipv4Addr;
+//! Disks over the network: whose cards they are reached over, and their targets. The addresses of the cards are those of networks, whose
+//! rules judge them too.
 
 use document::finding::Finding;
 
-use super::ipv4::{is_one_machine, prefix_length};
 use super::network::views;
 use super::shared::repeated;
-use crate::config::{InstallConfig, Interface, Method, NetworkDisks, StorageCard};
+use crate::config::{InstallConfig, Interface, NetworkDisks, StorageCard};
 
 const GROUP: &str = "install.network_disks";
 
@@ -18,22 +16,6 @@ fn disks(config: &InstallConfig) -> Option<&NetworkDisks> {
 fn cards(config: &InstallConfig) -> impl Iterator<Item = (String, &StorageCard)> {
     let cards = disks(config).into_iter().flat_map(|disks| &disks.cards).enumerate();
     cards.map(|(index, card)| (format!("{GROUP}.cards[{index}]"), card))
-}
-
-/// Each card has a name or a hardware address, and packets that cards can send.
-pub(super) fn cards_are_named(config: &InstallConfig) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for (path, card) in cards(config) {
-        if card.interface.name.is_none() && card.interface.hw_addr.is_none() {
-            let message = "a network card needs `name` or `hw_addr`";
-            findings.push(Finding::new(format!("{path}.interface"), "missing-value", message));
-        }
-        if !matches!(card.mtu, 0 | 576..=9000) {
-            let message = "the largest packet has 576 to 9000 bytes; 0 leaves it to the driver";
-            findings.push(Finding::new(format!("{path}.mtu"), "mtu-out-of-range", message));
-        }
-    }
-    findings
 }
 
 /// A card of a network is a port of its bond. It would lose the address over which the disk is reached.
@@ -60,44 +42,6 @@ pub(super) fn cards_have_no_other_use(config: &InstallConfig) -> Vec<Finding> {
                 );
                 findings.push(Finding::new(format!("{path}.interface"), "interface-twice", message));
             }
-        }
-    }
-    findings
-}
-
-/// A static address has its mask, and a router is in the card's network; without `method: static` they would do nothing.
-pub(super) fn addresses_are_complete(config: &InstallConfig) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for (path, card) in cards(config) {
-        let keys = [("ip", card.ip), ("subnet_mask", card.subnet_mask), ("gateway", card.gateway)];
-        let at = |key: &str| format!("{path}.{key}");
-        if card.method == Method::Dhcp {
-            for (key, _) in keys.iter().filter(|(_, value)| value.is_some()) {
-                let message = format!("`{key}` does nothing unless the method is static");
-                findings.push(Finding::new(at(key), "needs-static", message).suggest("method: static"));
-            }
-            continue;
-        }
-        for (key, _) in keys[..2].iter().filter(|(_, value)| value.is_none()) {
-            let message = format!("`method: static` needs `{key}`");
-            findings.push(Finding::new(at(key), "missing-value", message));
-        }
-        let (Some(ip), Some(mask)) = (card.ip, card.subnet_mask) else { continue };
-        if prefix_length(mask).is_none() {
-            let message = "the bits of a network mask are ones first and then zeros, as in 255.255.255.0";
-            findings.push(Finding::new(at("subnet_mask"), "invalid-mask", message));
-        }
-        if !is_one_machine(ip) {
-            findings.push(Finding::new(
-                at("ip"),
-                "unusable-address",
-                "no network card can have this address",
-            ));
-        }
-        let outside = |gateway: Ipv4Addr| gateway & mask != ip & mask || gateway == ip;
-        if card.gateway.is_some_and(outside) {
-            let message = "the gateway is not another machine in the card's network";
-            findings.push(Finding::new(at("gateway"), "gateway-unreachable", message));
         }
     }
     findings

@@ -4,7 +4,7 @@
 use std::net::Ipv4Addr;
 
 use super::ipv4::is_one_machine;
-use super::network::views;
+use super::network::views_with_disks;
 use super::settings;
 use crate::config::{Cidr, InstallConfig, Mode, Role};
 use document::diagnostic::LISTED;
@@ -31,6 +31,8 @@ struct Range {
     cidr: Cidr,
     /// Parts of it that nothing uses.
     exclude: Vec<Cidr>,
+    /// True for the network of a card for disks, which other such cards may be in.
+    for_disks: bool,
 }
 
 pub(super) fn pods(config: &InstallConfig) -> Cidr {
@@ -42,7 +44,13 @@ pub(super) fn services(config: &InstallConfig) -> Cidr {
 }
 
 fn all(config: &InstallConfig) -> Vec<Range> {
-    let plain = |path: String, title: String, cidr| Range { path, title, cidr, exclude: Vec::new() };
+    let plain = |path: String, title: String, cidr| Range {
+        path,
+        title,
+        cidr,
+        exclude: Vec::new(),
+        for_disks: false,
+    };
     let mut ranges = Vec::new();
     // A worker is not told of them: it learns them from the cluster.
     let is_worker = config.install.mode == Mode::Join && config.install.role == Role::Worker;
@@ -52,13 +60,14 @@ fn all(config: &InstallConfig) -> Vec<Range> {
         ranges.push(plain(POD_KEY.into(), "the network of the pods".into(), pods(config)));
         ranges.push(plain(SERVICE_KEY.into(), "the network of the services".into(), services(config)));
     }
-    for view in views(config) {
-        ranges.extend(view.subnet().map(|cidr| plain(view.path("ip"), view.title(), cidr)));
+    for view in views_with_disks(config) {
+        let range = view.subnet().map(|cidr| plain(view.path("ip"), view.title(), cidr));
+        ranges.extend(range.map(|range| Range { for_disks: view.is_for_disks(), ..range }));
     }
     for (name, network) in settings::networks(config) {
         let title = format!("the range of the setting `{name}`");
         let path = format!("system_settings.{name}");
-        ranges.push(Range { path, title, cidr: network.range, exclude: network.exclude });
+        ranges.push(Range { path, title, cidr: network.range, exclude: network.exclude, for_disks: false });
     }
     ranges
 }
@@ -96,7 +105,10 @@ impl Range {
         // Of two networks that overlap, one holds the other.
         let common = if self.cidr.length() > other.cidr.length() { self.cidr } else { other.cidr };
         let unused = |cidr: &Cidr| cidr.length() <= common.length() && cidr.contains(common.address());
-        self.cidr.overlaps(other.cidr) && !self.exclude.iter().chain(&other.exclude).any(unused)
+        let both_for_disks = self.for_disks && other.for_disks;
+        !both_for_disks
+            && self.cidr.overlaps(other.cidr)
+            && !self.exclude.iter().chain(&other.exclude).any(unused)
     }
 }
 

@@ -3,7 +3,7 @@
 use document::finding::Finding;
 
 use super::ipv4::{is_one_machine, prefix_length, reserved};
-use super::network::{MANAGEMENT, views};
+use super::network::{MANAGEMENT, views_with_disks};
 use super::ranges;
 use super::shared::is_unattended;
 use crate::config::{Distribution, InstallConfig, Mode, Profile, VipMode};
@@ -73,7 +73,8 @@ pub(super) fn fits_the_network(config: &InstallConfig) -> Vec<Finding> {
     if let Some((name, cidr)) = taken.into_iter().find(|(_, cidr)| cidr.contains(vip)) {
         return finding(format!("the address is in the network of the {name}, {cidr}")).into_iter().collect();
     }
-    let own = views(config).into_iter().filter_map(|view| view.subnet().map(|subnet| (view, subnet)));
+    let own =
+        views_with_disks(config).into_iter().filter_map(|view| view.subnet().map(|subnet| (view, subnet)));
     let fault = own.filter_map(|(view, subnet)| {
         let length = subnet.length();
         let mask = view.mask.filter(|mask| prefix_length(*mask).is_some())?;
