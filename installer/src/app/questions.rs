@@ -153,18 +153,16 @@ impl<'a> QuestionedMachine<'a> {
 
     fn conversation(&self, left: Option<&UntouchedNodes>) -> Result<ConversationFacts> {
         if self.live && self.settings.rehearsal.is_none() {
-            let (config, progress) = (&self.media.combined.config, Progress::silent());
-            let pace = &mut SystemPace::default();
+            let config = &self.media.combined.config;
+            // A target that is away holds up the questions: where they will be asked the user reads for what.
+            let progress = Progress::new(vec![Box::new(PlainLines::new(std::io::stderr()))]);
             // What is wrong with them the install says, in which they are tried again.
-            let _ = connect_disks((config, false), Path::new("/"), &SystemRunner, pace, &progress);
+            let _ = consoles::with(self.settings.consoles, &progress, || {
+                let pace = &mut SystemPace::default();
+                connect_disks((config, false), Path::new("/"), &SystemRunner, pace, &progress)
+            });
             let place = (&Roots::default(), Path::new("/"));
-            join_paths(
-                &self.media.combined.config,
-                self.inventory()?,
-                place,
-                &SystemRunner,
-                &Progress::silent(),
-            )?;
+            join_paths(config, self.inventory()?, place, &SystemRunner, &Progress::silent())?;
         }
         let (machine, settings) = (self.facts()?, self.settings);
         Ok(ConversationFacts {

@@ -111,7 +111,7 @@ pub fn connect(
         DiskProtocol::Iscsi => initiator.log_in(way),
         DiskProtocol::NvmeTcp => host.connect(way),
     };
-    let step = progress.step("network-disks", "Reaching disks over the network", None);
+    let step = progress.step("network-disks", awaited(&missing(root, access), policy), None);
     let mut told: Option<Duration> = None;
     let failed = loop {
         let failed: Vec<_> = missing(root, access)
@@ -152,6 +152,22 @@ fn missing<'a>(root: &Path, access: &'a NetworkDiskAccess) -> Vec<&'a TargetPort
     let absent =
         |way: &&TargetPortal| there.state(way.protocol, &way.target, way.portal) == SessionState::Absent;
     access.targets.iter().filter(absent).collect()
+}
+
+/// What is tried on which ways, and how long.
+fn awaited(ways: &[&TargetPortal], policy: ConnectPolicy) -> String {
+    let text = "Reaching disks over the network";
+    if ways.is_empty() {
+        return text.to_owned();
+    }
+    let limit = match policy.forever {
+        true => "tried until each target answers".to_owned(),
+        false => format!("tried for {} s", PATIENCE.as_secs()),
+    };
+    let named =
+        |way: &&TargetPortal| format!("the {} {} at {}", way.protocol.group(), way.target, way.portal);
+    let ways: Vec<_> = ways.iter().map(named).collect();
+    format!("{text}: {}; {limit}", ways.join(", "))
 }
 
 /// Whether the same target is reached on another way.
@@ -300,6 +316,11 @@ mod tests {
         let (failed, told, _) = run(&machine, &runner, &["192.0.2.9:3260"], true);
         assert_eq!(failed, Vec::<String>::new());
         assert!(!told.iter().any(|text| text.contains("no login")), "{told:?}");
+        assert_eq!(
+            told[0],
+            "Reaching disks over the network: the iSCSI target iqn.2026-01.com.example:a at 192.0.2.9:3260; \
+             tried until each target answers"
+        );
         let commands = runner.commands();
         assert_eq!(
             commands[..3],
@@ -359,6 +380,7 @@ mod tests {
         let (machine, runner) = (machine(), ScriptedRunner::silent().fail("--login", "(24 - no)"));
         let (failed, told, time) = run(&machine, &runner, &["192.0.2.9:3260"], false);
         assert_eq!((failed.len(), time), (1, PATIENCE));
+        assert!(told[0].ends_with(" at 192.0.2.9:3260; tried for 60 s"), "{told:?}");
         assert!(
             told.iter().any(|text| text.ends_with("it refuses the name and password of this machine")),
             "{told:?}"
