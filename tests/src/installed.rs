@@ -29,6 +29,7 @@ pub fn expected(medium: &Medium, role: Role, size: ByteSize) -> Result<Expected>
         sizes: PartitionSizes::of(Profile::Trial),
         persistent: None,
         data: true,
+        spare: ByteSize::default(),
     };
     // The offsets do not depend on the GUID of the disk.
     let arranged = arrange(request, uuid::Uuid::nil())?;

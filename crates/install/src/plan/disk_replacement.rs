@@ -307,10 +307,14 @@ fn unsuitable(mirror: &FoundMirror<'_>, source: &Disk, disk: &Disk) -> Option<St
         return Some("other disks are in one RAID set of the firmware with it".into());
     }
     let target = target(disk).ok()?;
-    let end = end_of_partitions(source);
-    let room = layout::end(disk.size, target.sector);
-    (room < end).then(|| {
-        format!("it has room for partitions up to {}, and the last one ends at {}", room.exact(), end.exact())
+    let needed = layout::disk_of(end_of_partitions(source), target.sector);
+    (disk.size < needed).then(|| {
+        let missing = needed - disk.size;
+        format!(
+            "it is {} bytes ({missing}) too small: the partitions of the other disk need {} bytes",
+            missing.get(),
+            needed.get()
+        )
     })
 }
 

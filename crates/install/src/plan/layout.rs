@@ -176,6 +176,8 @@ pub struct LayoutRequest {
     pub persistent: Option<ByteSize>,
     /// Whether there is a data partition on it.
     pub data: bool,
+    /// What stays free at the end of the disk, as far as the least sizes and `persistent` allow it.
+    pub spare: ByteSize,
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -214,9 +216,13 @@ pub fn arrange(request: LayoutRequest, disk_guid: Uuid) -> Result<Vec<Partition>
     }
     let rest = end(disk, request.sector).saturating_sub(before);
     let most = rest.saturating_sub(data_minimum);
-    let usual = if request.data { sizes.persistent.min(most) } else { most };
+    let beside_spare = most.saturating_sub(request.spare).max(sizes.persistent_minimum);
+    let usual = if request.data { sizes.persistent.min(beside_spare) } else { beside_spare };
     let persistent = persistent(request, usual, most)?;
-    let data = request.data.then(|| (Data, rest.saturating_sub(persistent)));
+    let data = request.data.then(|| {
+        let rest = rest.saturating_sub(persistent);
+        (Data, rest.saturating_sub(request.spare).max(data_minimum))
+    });
     Ok(placed_in_order(fixed.into_iter().chain([(Persistent, persistent)]).chain(data), disk_guid))
 }
 
@@ -243,8 +249,7 @@ pub fn arrange_before(
     if disk < sizes.disk_minimum {
         return Err(LayoutError::Disk { needed: sizes.disk_minimum, found: disk });
     }
-    let (end, most) =
-        (kept.start + kept.size, disk.saturating_sub(ByteSize::bytes(TABLE_BYTES + sector.bytes())));
+    let (end, most) = (kept.start + kept.size, disk.saturating_sub(table(sector)));
     if end > most {
         return Err(LayoutError::NoRoomForTable { found: end, most });
     }
@@ -317,7 +322,17 @@ pub fn arrange_data(
 /// Where the last partition ends: the table's second copy is at the end of the disk; a remainder shorter than the alignment is
 /// unused.
 pub fn end(disk: ByteSize, sector: SectorSize) -> ByteSize {
-    disk.saturating_sub(ByteSize::bytes(TABLE_BYTES + sector.bytes())).align_down(ALIGNMENT.get())
+    disk.saturating_sub(table(sector)).align_down(ALIGNMENT.get())
+}
+
+/// The least size of a disk whose last partition ends at `end`.
+pub fn disk_of(end: ByteSize, sector: SectorSize) -> ByteSize {
+    end + table(sector)
+}
+
+/// The size of the table's second copy.
+fn table(sector: SectorSize) -> ByteSize {
+    ByteSize::bytes(TABLE_BYTES + sector.bytes())
 }
 
 #[cfg(test)]

@@ -21,6 +21,10 @@ use model::config::{DiskSelector, Install};
 /// and the list of bad blocks. They need 200 KiB at most.
 const ARRAY_METADATA_ROOM: ByteSize = ByteSize::mib(1);
 
+/// What stays free at the end of both disks, so that a disk in the place of one of them may be smaller: disks of the same nominal size
+/// of other makers and series differ by some MiB.
+pub(super) const SPARE: ByteSize = ByteSize::mib(100);
+
 /// The second disk of a mirrored system, and the arrays over both.
 #[derive(Clone, Debug, Serialize)]
 pub struct Mirror {

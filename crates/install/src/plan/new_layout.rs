@@ -9,6 +9,7 @@ use super::layout::{self, LayoutRequest, Partition, PartitionName};
 use super::mirror::{self, Mirror};
 use super::target::refuse;
 use base::failure::Failure;
+use base::size::ByteSize;
 use machine::inventory::{FoundPartition, Inventory};
 use model::config::sizes::PartitionSizes;
 use model::config::{Install, Role};
@@ -42,6 +43,7 @@ impl NewLayout {
             sizes,
             persistent: install.persistent_partition_size.filter(|_| disks.data.is_none()),
             data: install.own_role() != Role::Witness && disks.data.is_none(),
+            spare: mirror.map_or_else(ByteSize::default, |_| mirror::SPARE),
         };
         let kept = roles.kept_beside_system();
         let arranged = match kept {

@@ -155,7 +155,10 @@ fn disks_that_cannot_join_are_refused_with_the_reason() {
         vec![half("vda"), other]
     };
     for (change, why) in [
-        ((|disk| disk.size = ByteSize::gib(10)) as fn(&mut Disk), "it has room for partitions up to"),
+        (
+            (|disk| disk.size = ByteSize::gib(10)) as fn(&mut Disk),
+            "too small: the partitions of the other disk need",
+        ),
         (|disk| disk.logical_sector = 4096, "it has sectors of 4096 bytes, and the other disk of 512"),
         (|disk| disk.read_only = true, "it is read-only"),
         (
@@ -185,6 +188,20 @@ fn disks_that_cannot_join_are_refused_with_the_reason() {
     }
     let error = chosen(vec![half("vda")], &one, None).unwrap_err();
     assert!(error.contains("there is no other disk"), "{error}");
+}
+
+#[test]
+fn a_disk_that_is_smaller_by_some_sectors_is_refused_with_the_bytes_that_it_lacks() {
+    let sized = |size: ByteSize| {
+        let disks = vec![half("vda"), disk("vdb", size)];
+        chosen(disks, &arrays(&["vda"], &[]), Some("/dev/vdb"))
+    };
+    // The last partition ends at 15466 MiB; 33 sectors behind it are for the table's second copy.
+    let least = ByteSize::mib(15_466) + ByteSize::bytes(33 * 512);
+    assert!(sized(least).is_ok());
+    let error = sized(least - ByteSize::bytes(4096)).unwrap_err();
+    let why = "it is 4096 bytes (4 KiB) too small: the partitions of the other disk need 16217293312 bytes";
+    assert!(error.starts_with("Hardware") && error.contains(why), "{error}");
 }
 
 #[test]

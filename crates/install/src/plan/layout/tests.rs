@@ -11,6 +11,7 @@ fn request(disk: ByteSize, profile: Profile) -> LayoutRequest {
         sizes: PartitionSizes::of(profile),
         persistent: None,
         data: true,
+        spare: ByteSize::default(),
     }
 }
 
@@ -62,6 +63,17 @@ fn bounds_are_told_with_both_numbers() {
     assert_eq!(with(ByteSize::gib(160)).unwrap()[6].size, ByteSize::gib(160));
 }
 
+#[test]
+fn what_is_spared_at_the_end_gives_way_to_the_least_sizes() {
+    let spare = ByteSize::mib(100);
+    let free = |gib: u64| {
+        let request = LayoutRequest { spare, ..request(ByteSize::gib(gib), Profile::Trial) };
+        end(request.disk, request.sector) - arrange(request, GUID).unwrap()[7].end()
+    };
+    assert_eq!(free(16), spare);
+    assert_eq!(free(10), ByteSize::mib(61));
+}
+
 fn stays(start: ByteSize, size: ByteSize) -> KeptPlace {
     KeptPlace { uuid: GUID, start, size }
 }
@@ -99,6 +111,7 @@ proptest! {
             sizes: PartitionSizes::of(Profile::Trial),
             persistent: persistent.map(ByteSize::bytes),
             data: true,
+            spare: ByteSize::default(),
         };
         let kept = stays(whole(start), whole(size));
         let Ok(layout) = arrange_before(request, kept, GUID) else { return Ok(()) };
@@ -139,15 +152,16 @@ proptest! {
         production: bool,
         data: bool,
         persistent in proptest::option::of(1_u64..(8 << 40)),
+        spare in 0_u64..512,
     ) {
         let sector = if four_k { SectorSize::B4096 } else { SectorSize::B512 };
+        let spare = ByteSize::mib(spare);
         let profile = if production { Profile::Production } else { Profile::Trial };
         let disk = ByteSize::bytes(disk / sector.bytes() * sector.bytes());
         let sizes = PartitionSizes::of(profile);
         let persistent = persistent.map(ByteSize::bytes);
-        let Ok(layout) = arrange(LayoutRequest { disk, sector, sizes, persistent, data }, GUID) else {
-            return Ok(());
-        };
+        let request = LayoutRequest { disk, sector, sizes, persistent, data, spare };
+        let Ok(layout) = arrange(request, GUID) else { return Ok(()) };
         let mut end = ALIGNMENT;
         for (index, partition) in layout.iter().enumerate() {
             prop_assert_eq!(partition.number as usize, index + 1);
@@ -162,5 +176,13 @@ proptest! {
         prop_assert!(size(PartitionName::Persistent) >= Some(sizes.persistent_minimum));
         prop_assert_eq!(size(PartitionName::Data).is_some(), data);
         prop_assert!(!data || size(PartitionName::Data) >= Some(sizes.data_minimum));
+        // No less stays free than is wanted, unless a partition has its least size or that of the configuration.
+        let free = super::end(disk, sector) - end;
+        let at_least = match data {
+            true => size(PartitionName::Data) == Some(sizes.data_minimum),
+            false => persistent.is_some() || size(PartitionName::Persistent) == Some(sizes.persistent_minimum),
+        };
+        prop_assert!(free >= spare || at_least, "{} of {}", free, spare);
+        prop_assert!(free <= spare || (persistent.is_some() && !data), "{} of {}", free, spare);
     }
 }

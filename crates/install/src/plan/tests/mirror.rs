@@ -131,6 +131,20 @@ fn wipe_none_spares_the_mirror_too() {
 }
 
 #[test]
+fn a_smaller_disk_of_the_same_nominal_size_can_replace_one_of_a_new_mirror() {
+    let size = ByteSize::gib(16);
+    let plan = try_plan(&config(), &disks(size, size)).unwrap();
+    let end = plan.partitions.last().unwrap().end();
+    let needed = crate::plan::layout::disk_of(end, crate::plan::layout::SectorSize::B512);
+    assert!(needed <= size - ByteSize::mib(100), "{needed}");
+    // Without a mirror nothing is left free.
+    let mut alone = config();
+    alone.install.mirror = None;
+    let plan = try_plan(&alone, &disks(size, size)).unwrap();
+    assert!(size - plan.partitions.last().unwrap().end() <= ByteSize::mib(2));
+}
+
+#[test]
 fn a_slot_ends_before_what_is_behind_its_array() {
     let plan = planned(&config());
     for array in &plan.mirror.as_ref().unwrap().arrays {
