@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use base::files;
+use base::meminfo;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MachineSize {
@@ -28,15 +29,9 @@ impl MachineSize {
             line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
         };
         let cpus = u32::try_from(stat.lines().filter(is_cpu).count()).unwrap_or(u32::MAX);
-        let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-        let kib: u64 = total
-            .and_then(|rest| rest.trim().strip_suffix("kB"))
-            .context("meminfo has no line MemTotal in kB")?
-            .trim()
-            .parse()
-            .context("MemTotal is not a number")?;
+        let memory = meminfo::amount(meminfo, "MemTotal").context("meminfo has no MemTotal in kB")?;
         anyhow::ensure!(cpus > 0, "stat names no CPU");
-        Ok(Self { cpus, memory: kib / 1024 })
+        Ok(Self { cpus, memory: memory.get() >> 20 })
     }
 }
 
