@@ -9,6 +9,7 @@ pub mod config;
 pub mod disk_protocol;
 pub mod fleet;
 pub mod hardware;
+pub mod kernel_line;
 pub mod kubernetes;
 pub mod machine;
 pub mod machine_documents;

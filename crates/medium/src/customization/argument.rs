@@ -125,7 +125,7 @@ pub fn grub(arguments: &[Argument], password: Option<&BootPassword>) -> Result<V
 mod tests {
     use super::*;
     use base::command::{Invocation, Runner, SystemRunner};
-    use model::config::sources::words::words;
+    use model::kernel_line::words;
     use testing::documents::HASH;
 
     fn arguments(words: &[&str]) -> Vec<Argument> {

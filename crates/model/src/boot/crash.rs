@@ -5,6 +5,7 @@ use anyhow::Result;
 
 use super::{BootParameters, BootVolume, parameter, value};
 use crate::architecture::Architecture;
+use crate::kernel_line::split;
 
 /// The longest command line that the kernels of both architectures take, with the zero at its end (`COMMAND_LINE_SIZE`).
 pub const COMMAND_LINE_BYTES: usize = 2048;
@@ -60,8 +61,7 @@ const ADDED_AMD64: [&str; 3] = ["irqpoll", "numa=off", "acpi_no_memhotplug"];
 /// [`base::failure::Class::Invalid`] if a parameter of ours cannot be read.
 pub fn command_line(line: &str, architecture: Architecture) -> Result<Option<String>> {
     let Some(installed) = BootParameters::parse(line)? else { return Ok(None) };
-    let mut words: Vec<String> =
-        words(line).into_iter().filter(|word| !is_dropped(word)).map(str::to_owned).collect();
+    let mut words: Vec<String> = split(line).filter(|word| !is_dropped(word)).map(str::to_owned).collect();
     // Of arrays only the one that is written to is started.
     words.push(match installed.persistent {
         BootVolume::Array(array) => format!("rd.md.uuid={}", super::array_id(array)),
@@ -93,18 +93,6 @@ fn is_dropped(word: &str) -> bool {
         true => name.starts_with(dropped),
         false => name == *dropped,
     })
-}
-
-/// The arguments of a line with their quotes: parted by spaces outside of these.
-fn words(line: &str) -> Vec<&str> {
-    let mut quoted = false;
-    line.trim()
-        .split(|c: char| {
-            quoted ^= c == '"';
-            c.is_whitespace() && !quoted
-        })
-        .filter(|word| !word.is_empty())
-        .collect()
 }
 
 #[cfg(test)]

@@ -6,12 +6,12 @@ use std::net::Ipv4Addr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::formats::kernel;
 use super::text::{
     AbsolutePath, FileMode, Hostname, KernelArguments, KeyboardLayout, Line, ModuleName, Owner,
     PersistentPath, SshKey, SysctlValue, Text, TimeServer, TimeZone, UserName,
 };
 use crate::architecture::Architecture;
+use crate::kernel_line::unquoted;
 
 use super::{BootPassword, HostSettings, Secret, Trust};
 
@@ -99,7 +99,7 @@ impl Os {
     /// The arguments of the kernel that follow from `host`, without those that `additional_kernel_arguments` sets itself.
     #[must_use]
     pub fn host_words(&self, architecture: Architecture) -> Vec<String> {
-        let own = kernel::words(self.additional_kernel_arguments.as_deref().unwrap_or_default());
+        let own = unquoted(self.additional_kernel_arguments.as_deref().unwrap_or_default());
         let name = |word: &str| word.split_once('=').map_or(word, |(name, _)| name).to_owned();
         let mut words = self.host.kernel_words(architecture);
         words.retain(|word| !own.iter().any(|own| name(own) == name(word)));

@@ -11,8 +11,8 @@ use machine::inventory::{Inventory, Roots};
 use machine::module_trust::{module_trust, present_devices};
 use model::boot::BootParameters;
 use model::config::InstallConfig;
-use model::config::formats::kernel;
 use model::hardware::{HardwareCoverage, HardwareInUse, LostHardware, NamedModules, judge};
+use model::kernel_line::unquoted;
 use model::network_disks::DiskProtocol;
 use model::release::Release;
 
@@ -99,7 +99,7 @@ fn lost_disks(roots: &Roots, coverage: Option<&HardwareCoverage>) -> Vec<LostHar
 
 fn named(roots: &Roots, machine: &HardwareInUse, config: &InstallConfig, release: &Release) -> NamedModules {
     let own = config.os.additional_kernel_arguments.as_deref().unwrap_or_default();
-    let own = kernel::words(own);
+    let own = unquoted(own);
     let modules = roots.lib.join("modules").join(&machine.kernel);
     let tables = kernel_modules::read_tables(&modules).unwrap_or_default();
     let files = kernel_modules::paths(&modules).unwrap_or_default();

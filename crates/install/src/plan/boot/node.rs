@@ -7,7 +7,7 @@ use model::architecture::Architecture;
 use model::boot::grub::{HOST_FILE, NETWORK_DISKS_FILE};
 use model::boot::{BootVolume, MultipathId, NetworkDiskUse, array_id, grub, parameter};
 use model::config::InstallConfig;
-use model::config::formats::kernel;
+use model::kernel_line::unquoted;
 
 use super::consoles::consoles;
 
@@ -121,7 +121,7 @@ fn words(architecture: Architecture, volumes: &Volumes, config: &InstallConfig) 
         words.push(format!("{}={}", parameter::NETWORK_DISKS, volumes.network_disks));
     }
     let own = config.os.additional_kernel_arguments.as_deref().unwrap_or_default();
-    words.extend(kernel::words(own).iter().map(|argument| grub::quote(argument)));
+    words.extend(unquoted(own).iter().map(|argument| grub::quote(argument)));
     words.join(" ")
 }
 
@@ -258,7 +258,7 @@ mod tests {
             config.os.additional_kernel_arguments = own.parse().ok();
             let mut expected = vec!["multipath=off".to_owned()];
             if config.os.additional_kernel_arguments.is_some() {
-                expected.extend(kernel::words(&own));
+                expected.extend(unquoted(&own));
             }
             let words = grub_words(&linux(&config));
             proptest::prop_assert_eq!(&words[words.len() - expected.len()..], expected);

@@ -13,7 +13,7 @@ use crate::config::shape;
 use crate::config::sources::cmdline::{self, PREFIXES, Parameters, SWITCHES};
 use crate::config::sources::document::COMMAND_LINE;
 use crate::config::sources::print;
-use crate::config::sources::words::{Word, words};
+use crate::kernel_line::{Word, words};
 use document::accepted_spellings::truth;
 use document::diagnostic::{Diagnostic, Invalid, Source};
 use document::shape::Shape;

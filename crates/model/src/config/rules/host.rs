@@ -6,8 +6,8 @@ use super::shared::repeated;
 use crate::architecture::Architecture;
 use crate::boot::grub::HOST_WORDS_BYTES_MAX;
 use crate::config::InstallConfig;
-use crate::config::formats::kernel;
 use crate::config::host::HugePageSize;
+use crate::kernel_line::unquoted;
 
 /// Arguments of which the line of the document has precedence, because they take more than the settings say.
 const REFINED: [&str; 3] = ["intel_iommu", "iommu", "iommu.passthrough"];
@@ -82,7 +82,7 @@ pub(super) fn arguments_are_given_once(config: &InstallConfig) -> Vec<Finding> {
     let host = &config.os.host;
     let both = [Architecture::Amd64, Architecture::Arm64].map(|of| host.kernel_words(of)).concat();
     let set = |name: &str| both.iter().any(|word| name_of(word) == name);
-    let own = kernel::words(line);
+    let own = unquoted(line);
     let finding = |word: &String| {
         let name = name_of(word);
         let key = match name {

@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::words::{Word, place, words};
 use crate::boot::parameter;
 use crate::config::harvester::ALIASES;
+use crate::kernel_line::{Word, place, words};
 use document::accepted_spellings::{self, truth};
 use document::diagnostic::{Problem, is_word};
 use document::shape::{Shape, join};

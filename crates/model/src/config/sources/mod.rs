@@ -18,7 +18,6 @@ pub mod document;
 pub mod merge;
 pub mod print;
 pub mod state;
-pub mod words;
 
 #[cfg(test)]
 mod tests;

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::cmdline::{below, bracket, choices, element, wants};
-use super::words::words;
 use crate::config::harvester::card;
+use crate::kernel_line::words;
 use document::shape::{Shape, join};
 
 /// A value that kernel parameters cannot express: some characters cannot be written there.

@@ -1,6 +1,9 @@
 //! The kernel command line as words, split as the kernel itself does (`next_arg` in `lib/cmdline.c`): blanks
 //! separate, a `"` anywhere begins or ends a stretch in which they do not, and quotes around a whole word or
 //! around its value are no part of it. There is no way to write a quote inside of quotes.
+//!
+//! Whoever passes words on needs them as they are written ([`split`]), or without quotes for GRUB, which has its own ([`unquoted`]);
+//! whoever reads them needs key, value and their places ([`words`]).
 
 use document::span::Span;
 
@@ -21,30 +24,40 @@ pub fn place(start: usize, end: usize) -> Span {
     Span { start, end, line: 1, column: start + 1 }
 }
 
+/// The words of a line with their quotes.
+pub fn split(line: &str) -> impl Iterator<Item = &str> {
+    pieces(line).filter(|piece| !piece.is_empty())
+}
+
+/// The words of a line without any quotes.
+#[must_use]
+pub fn unquoted(line: &str) -> Vec<String> {
+    split(line).map(|word| word.replace('"', "")).filter(|word| !word.is_empty()).collect()
+}
+
+/// The words of a line with their places.
 #[must_use]
 pub fn words(line: &str) -> Vec<Word> {
-    let line: Vec<char> = line.chars().collect();
+    let characters: Vec<char> = line.chars().collect();
+    let mut start = 0;
     let mut words = Vec::new();
-    let mut at = 0;
-    while at < line.len() {
-        if line[at].is_ascii_whitespace() {
-            at += 1;
-            continue;
+    for piece in pieces(line) {
+        let end = start + piece.chars().count();
+        if start < end {
+            words.push(word(&characters, start, end));
         }
-        let end = end_of_word(&line, at);
-        words.push(word(&line, at, end));
-        at = end;
+        start = end + 1;
     }
     words
 }
 
-fn end_of_word(line: &[char], start: usize) -> usize {
+/// What is between any two blanks, which may be nothing.
+fn pieces(line: &str) -> impl Iterator<Item = &str> {
     let mut quoted = false;
-    let blank = |c: &char| {
-        quoted ^= *c == '"';
+    line.split(move |c: char| {
+        quoted ^= c == '"';
         c.is_ascii_whitespace() && !quoted
-    };
-    line[start..].iter().position(blank).map_or(line.len(), |length| start + length)
+    })
 }
 
 fn word(line: &[char], start: usize, end: usize) -> Word {
@@ -97,6 +110,13 @@ mod tests {
         ] {
             assert_eq!(pairs(line), expected, "{line:?}");
         }
+    }
+
+    #[test]
+    fn words_are_passed_on_with_quotes_and_without() {
+        let line = "  a=1 \"b=two words\"\tc=\"x y\" \"\" ";
+        assert_eq!(split(line).collect::<Vec<_>>(), ["a=1", "\"b=two words\"", "c=\"x y\"", "\"\""]);
+        assert_eq!(unquoted(line), ["a=1", "b=two words", "c=x y"]);
     }
 
     #[test]
