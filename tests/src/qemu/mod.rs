@@ -562,9 +562,16 @@ impl Vm {
     }
 
     /// Presses the power button and waits for the end.
-    pub fn power_off(mut self, limit: Duration) -> Result<()> {
+    pub fn power_off(self, limit: Duration) -> Result<()> {
+        self.last_words(limit).map(drop)
+    }
+
+    /// As [`power_off`](Self::power_off); returns what the console has said since it was last waited for.
+    pub fn last_words(mut self, limit: Duration) -> Result<String> {
         self.qmp.system_powerdown()?;
-        self.wait_for_exit(limit).map(drop)
+        let child = &mut self.child.0;
+        Deadline::after(limit).poll("the machine's end", || Ok(child.try_wait()?))?;
+        Ok(self.serial.rest(Duration::from_secs(5)))
     }
 
     /// Ends the machine at once, like a power cut.
