@@ -27,6 +27,7 @@ pub mod machine;
 pub mod medium;
 pub mod node;
 pub mod numbers;
+pub mod postgres;
 pub mod privileges;
 pub mod programs;
 pub mod progress;
