@@ -1,14 +1,20 @@
 //! Media and machines for the tests of the server.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use model::config::Secret;
 use model::machine::{Identity, Selector};
 use model::release::MediumKind;
 
 use crate::machines::configurations::Configurations;
+use crate::machines::registry::MachineRegistry;
+use crate::machines::store::MachineStore;
+use crate::machines::store::location::{StateDatabase, StateLocation};
+use crate::machines::store::postgres::address::PostgresAddress;
 use testing::medium::SampleMedium;
+use testing::postgres::PostgresServer;
 
 pub(crate) use testing::medium::INITRD;
 
@@ -61,3 +67,71 @@ pub(crate) fn told(query: &str) -> Identity {
     identity.macs.sort_unstable();
     identity
 }
+
+/// The registry with its state in a directory.
+pub(crate) fn registry(directory: &Path) -> MachineRegistry {
+    MachineRegistry::open(&StateLocation::in_directory(directory), Box::new(|_| {})).unwrap()
+}
+
+/// A place in which a store of one kind keeps its records.
+#[derive(Debug)]
+pub(crate) struct StorePlace {
+    directory: tempfile::TempDir,
+    /// The URL of a database.
+    pub(crate) url: Option<String>,
+}
+
+impl StorePlace {
+    /// A directory for a file.
+    pub(crate) fn sqlite() -> Self {
+        Self { directory: tempfile::tempdir().unwrap(), url: None }
+    }
+
+    /// An empty database of the server that all tests share.
+    pub(crate) fn postgres() -> Self {
+        Self { url: Some(postgres_server().database()), ..Self::sqlite() }
+    }
+
+    pub(crate) fn location(&self) -> StateLocation {
+        let directory = self.directory.path().join("state");
+        match &self.url {
+            None => StateLocation::in_directory(&directory),
+            Some(url) => {
+                let address = PostgresAddress::parse(url).unwrap();
+                StateLocation { directory, database: StateDatabase::Postgres(Box::new(address)) }
+            }
+        }
+    }
+
+    pub(crate) fn open(&self) -> Box<dyn MachineStore> {
+        self.location().open(Box::new(|_| {})).unwrap()
+    }
+
+    pub(crate) fn registry(&self) -> MachineRegistry {
+        MachineRegistry::new(self.open())
+    }
+}
+
+pub(crate) fn postgres_server() -> &'static PostgresServer {
+    static SERVER: OnceLock<PostgresServer> = OnceLock::new();
+    SERVER.get_or_init(PostgresServer::start)
+}
+
+/// Makes a test of each function for every kind of store; it gets the place of an empty one.
+macro_rules! for_every_store {
+    ($($name:ident),+ $(,)?) => {
+        mod in_sqlite {
+            $(#[test]
+            fn $name() {
+                super::$name(&crate::test_support::StorePlace::sqlite());
+            })+
+        }
+        mod in_postgres {
+            $(#[test]
+            fn $name() {
+                super::$name(&crate::test_support::StorePlace::postgres());
+            })+
+        }
+    };
+}
+pub(crate) use for_every_store;

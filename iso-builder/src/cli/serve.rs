@@ -19,6 +19,7 @@ use netboot::boot::loaders::IPXE;
 use netboot::fleet::entry::FleetEntry;
 use netboot::journal::JournalEntry;
 use netboot::machines::configurations::ConfigurationSource;
+use netboot::machines::store::location::StateLocation;
 use netboot::server::authority::CertificateAuthority;
 use netboot::server::run::{NetbootServer, ServerOptions};
 use netboot::server::tls::CertificateChoice;
@@ -52,9 +53,18 @@ pub(super) struct ServeCommand {
     /// The URL at which machines reach this server, if they cannot use the one that their loader used.
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
-    /// The directory for the state of the machines. Whoever can read it can open the fleet page; whoever can write it can have machines installed again.
-    #[arg(long, value_name = "DIR", default_value_os_t = state())]
+    /// The state of the machines: a directory, `sqlite:FILE`, or a PostgreSQL database that several servers share,
+    /// `postgres://USER@HOST/DATABASE`. Whoever can read it can open the fleet page; whoever can write it can have machines installed again.
+    ///
+    /// The password of a database is read from PGPASSWORD, from the file that the option passfile= of the address or
+    /// PGPASSFILE names, or from ~/.pgpass. Connections are encrypted and the certificate is checked (sslrootcert=FILE names its
+    /// authority), unless the address has sslmode=disable.
+    #[arg(long, value_name = "DIR|sqlite:FILE|postgres://...", default_value_os_t = state())]
     state: PathBuf,
+    /// With a PostgreSQL database, the directory for what only this server needs: a fetched medium, the address of the fleet page,
+    /// DHCP leases. By default that of --state without a database.
+    #[arg(long, value_name = "DIR")]
+    state_directory: Option<PathBuf>,
     /// The directory with undionly.kpxe and ipxe.efi; by default that of Debian's package `ipxe`.
     #[arg(long, value_name = "DIR", default_value = IPXE)]
     loaders: PathBuf,
@@ -106,7 +116,8 @@ struct DhcpArguments {
 
 const EXAMPLES: &str = "Examples:
   iso-builder serve dist/ --configs nodes/
-  iso-builder serve nqrust-hypervisor-0.1.0-amd64.iso --cluster cluster.yaml --listen 192.0.2.1:80";
+  iso-builder serve nqrust-hypervisor-0.1.0-amd64.iso --cluster cluster.yaml --listen 192.0.2.1:80
+  iso-builder serve dist/ --configs nodes/ --state postgres://serve@db.example.org/fleet --base-url http://boot.example.org";
 
 /// Two values separated by a comma.
 fn pair<T: FromStr<Err: Display>>(text: &str) -> Result<(T, T), String> {
@@ -234,7 +245,7 @@ impl TryFrom<ServeCommand> for ServerOptions {
             listen: serve.listen,
             origin: directory.or(serve.cluster.map(ConfigurationSource::Cluster)),
             base: serve.base_url,
-            state: serve.state,
+            state: StateLocation::parse(&serve.state, serve.state_directory.as_deref(), &state())?,
             loaders: serve.loaders,
             arguments: serve.kernel_argument,
             connections: serve.connections,

@@ -21,6 +21,10 @@ use crate::protocol::{BOOT, GRUB, MEDIUM, REPORT, parameters};
 const ATTEMPTS: u32 = 5;
 /// Seconds between two attempts.
 const PAUSE: u32 = 10;
+/// How often a loader asks again while the server's database does not answer, before it boots from disk: five minutes.
+const WAITS: u32 = 30;
+/// The iPXE setting that counts these.
+const WAITED: &str = "waited";
 /// The iPXE setting that counts failed loads. Settings outlive the script that makes them.
 const FAILURES: &str = "failures";
 /// How iPXE boots from disk. UEFI firmware tries the next entry of its boot order if a loader failed; if the loader
@@ -184,6 +188,33 @@ pub fn grub_start() -> String {
     )
 }
 
+/// The script of an iPXE whose request cannot be decided now: it asks again, with all that it knows.
+#[must_use]
+pub fn ipxe_wait() -> String {
+    let leave = WAITS + 1;
+    format!(
+        "#!ipxe\n\
+         :again\n\
+         inc {WAITED}\n\
+         iseq ${{{WAITED}}} {leave} && goto leave ||\n\
+         echo The database of the server does not answer; asking again in {PAUSE} seconds\n\
+         sleep {PAUSE}\n\
+         chain --replace /boot.ipxe || goto again\n\
+         :leave\n\
+         echo The database of the server does not answer: booting from disk\n\
+         {IPXE_DISK}"
+    )
+}
+
+/// The commands of a GRUB whose request cannot be decided now. [`grub_start`], which continues after them, asks again; all its
+/// attempts take as long as those of [`ipxe_wait`].
+#[must_use]
+pub fn grub_wait() -> String {
+    let (all, pause) = (WAITS * PAUSE / ATTEMPTS, WAITS * PAUSE / ATTEMPTS - PAUSE);
+    let text = format!("The database of the server does not answer; asking again in {all} seconds.");
+    format!("echo {}\nsleep {pause}\n", quoted(&text))
+}
+
 #[must_use]
 pub fn ipxe_disk(why: DiskBootReason) -> String {
     format!("#!ipxe\necho Booting from disk: {why}\n{IPXE_DISK}")
@@ -236,6 +267,8 @@ mod tests {
         golden("start-arm64.ipxe", &ipxe_start(Architecture::Arm64));
         golden("install.ipxe", &system.ipxe(BASE, DEPLOYMENT));
         golden("disk.ipxe", &ipxe_disk(DiskBootReason::Installed));
+        golden("wait.ipxe", &ipxe_wait());
+        golden("wait.grub", &grub_wait());
         golden("start.grub", &grub_start());
         golden("install.grub", &system.grub(BASE, DEPLOYMENT));
         golden("disk.grub", &grub_disk(DiskBootReason::Unknown));
@@ -264,7 +297,7 @@ mod tests {
 
     #[test]
     fn no_script_asks_for_ever() {
-        let ipxe = [ipxe_start(Architecture::Amd64), system().ipxe(BASE, DEPLOYMENT)];
+        let ipxe = [ipxe_start(Architecture::Amd64), system().ipxe(BASE, DEPLOYMENT), ipxe_wait()];
         for text in ipxe {
             // Each loop has a counter after which the machine boots from disk.
             let (before, after) = text.split_once("&& goto leave ||\n").unwrap();
@@ -278,12 +311,15 @@ mod tests {
         let start = grub_start();
         assert!(start.contains("for attempt in 1 2 3 4 5; do\n") && start.ends_with("exit\n"), "{start}");
         assert!(!start.contains("configfile /grub/grub.cfg"), "{start}");
+        assert!(!grub_wait().contains("configfile"), "it returns to the first script, whose loop ends");
     }
 
     #[test]
     fn grub_understands_its_scripts() {
         let directory = tempfile::tempdir().unwrap();
-        for text in [grub_start(), grub_disk(DiskBootReason::Conflict), system().grub(BASE, DEPLOYMENT)] {
+        for text in
+            [grub_start(), grub_wait(), grub_disk(DiskBootReason::Conflict), system().grub(BASE, DEPLOYMENT)]
+        {
             let file = directory.path().join("grub.cfg");
             std::fs::write(&file, &text).unwrap();
             let output = std::process::Command::new("grub-script-check").arg(&file).output().unwrap();

@@ -7,6 +7,7 @@ use base::failure::Class;
 use base::progress::{self, Event, measure};
 use jiff::Timestamp;
 use model::fleet::{self, NodeReport, ReportLine, RunFailure, StreamHeader, UpdateReport};
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::stage::MachineStage;
@@ -35,7 +36,7 @@ pub enum InvalidReport {
     Number,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstallStep {
     /// The step's stable name.
     pub id: String,
@@ -48,7 +49,7 @@ pub struct InstallStep {
 }
 
 /// The progress of the present step, in bytes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepProgress {
     /// The stable name of the step.
     pub step: String,
@@ -59,7 +60,7 @@ pub struct StepProgress {
 }
 
 /// One run of the installer, and the joining of its node.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InstallRun {
     pub id: Uuid,
     /// True if the reporter has taken the configuration.
@@ -79,7 +80,9 @@ pub struct InstallRun {
     pub failure: Option<RunFailure>,
     /// How the updates of the node stand, once it has told.
     pub update: Option<UpdateReport>,
-    pub log: String,
+    /// Whether it has sent its log, which is kept apart.
+    #[serde(skip)]
+    pub has_log: bool,
     /// The exit code, once the run has ended.
     pub ended: Option<u8>,
     /// The sequence number of the last event.
@@ -179,10 +182,10 @@ fn time(event: &Event) -> Option<i64> {
 impl InstallRun {
     /// A run of which nothing has been reported.
     #[must_use]
-    pub fn new(id: Uuid, now: Moment) -> Self {
+    pub fn new(id: Uuid, has_taken: bool, now: Moment) -> Self {
         Self {
             id,
-            has_taken: false,
+            has_taken,
             hostname: None,
             product: None,
             stage: MachineStage::Preparing,
@@ -193,7 +196,7 @@ impl InstallRun {
             message: String::new(),
             failure: None,
             update: None,
-            log: String::new(),
+            has_log: false,
             ended: None,
             seq: 0,
         }
@@ -211,7 +214,7 @@ impl InstallRun {
                     self.event(event, now);
                 }
                 ReportLine::Failure(failed) => self.failure = Some(failed.clone()),
-                ReportLine::Log(log) => self.log.clone_from(log),
+                ReportLine::Log(log) => self.has_log = !log.is_empty(),
                 ReportLine::Node(node) => self.node(node, now),
                 ReportLine::Update(update) => self.update(update, now),
                 // A server that was started again has missed the begin of the wait.

@@ -12,9 +12,15 @@ use super::install_run::{InstallRun, InstallStep};
 use super::view::{ClientRow, MachineRow};
 use crate::moment::Moment;
 
-/// The content of `main`.
+/// The content of `main`; `log` is that of the run.
 #[must_use]
-pub fn page(row: &MachineRow, run: Option<&InstallRun>, form: &str, now: Moment) -> Markup {
+pub fn page(
+    row: &MachineRow,
+    run: Option<&InstallRun>,
+    log: Option<&str>,
+    form: &str,
+    now: Moment,
+) -> Markup {
     html! {
         p.back { a href="/fleet" { "All machines" } }
         article class={ "one is-" (card::colour(row)) } {
@@ -25,7 +31,7 @@ pub fn page(row: &MachineRow, run: Option<&InstallRun>, form: &str, now: Moment)
         (facts(row))
         @if let Some(run) = run {
             @if !run.steps.is_empty() { (steps(run, now)) }
-            @if !run.log.is_empty() { (log(row, run)) }
+            @if let Some(text) = log { (log_section(row, text)) }
         }
     }
 }
@@ -114,12 +120,12 @@ fn step_row(step: &InstallStep, run: &InstallRun, now: Moment) -> Markup {
     }
 }
 
-fn log(row: &MachineRow, run: &InstallRun) -> Markup {
+fn log_section(row: &MachineRow, text: &str) -> Markup {
     html! {
         section id="log" aria-labelledby="h-log" {
             h2 id="h-log" { "Log" }
             p { a href={ "/fleet/machines/" (row.id) "/log" } { "The log as text" } }
-            pre tabindex="0" aria-labelledby="h-log" { (run.log) }
+            pre tabindex="0" aria-labelledby="h-log" { (text) }
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | Module | Content |
 //! |---|---|
-//! | [`install_run`], [`install_runs`] | the reports of one machine's run, and of all machines |
+//! | [`install_run`], [`install_runs`] | the reports of one machine's run; those that are stored |
 //! | [`stage`] | the stage of a deployment, from steps and states |
 //! | [`view`], [`document`] | the fleet as it is shown, and its JSON |
 //! | [`entries`] | what the journal says of a machine |
@@ -13,8 +13,8 @@
 //! | [`access`], [`entry`] | access control, and the URL with the token |
 //! | [`routes`] | the replies to requests; [`crate::server::fleet_http`] is the same in HTTP |
 //!
-//! Reports are kept in memory: a server that was restarted knows the states of machines from [`crate::machines::machine`], and the rest
-//! from later reports.
+//! Reports are kept with the records of machines ([`crate::machines::store`]), so that a server that was restarted, and any
+//! other one of the fleet, shows the same. A server's own are the changes that it has seen ([`history`]).
 
 pub mod access;
 pub mod card;

@@ -14,8 +14,8 @@ use super::access::FleetAccess;
 use super::document::FleetDocument;
 use super::filter::MachineFilter;
 use super::history::FleetHistory;
-use super::install_run::{self, RunOutcome};
-use super::install_runs::InstallRuns;
+use super::install_run::{self, InstallRun, RunOutcome};
+use super::install_runs::{self, ReceivedReport};
 use super::page::ShownFleet;
 use super::stage::MachineStage;
 use super::view::{self, FleetView, MachineRow};
@@ -151,7 +151,6 @@ pub struct FleetSources<'a> {
 #[derive(Debug)]
 pub struct Fleet {
     access: FleetAccess,
-    runs: Mutex<InstallRuns>,
     history: Mutex<FleetHistory>,
     tls: bool,
     /// Warnings about the server itself.
@@ -163,7 +162,7 @@ impl Fleet {
     #[must_use]
     pub fn new(token: &Secret, tls: bool) -> Self {
         let access = FleetAccess::new(token);
-        Self { access, runs: Mutex::default(), history: Mutex::default(), tls, notices: Vec::new() }
+        Self { access, history: Mutex::default(), tls, notices: Vec::new() }
     }
 
     /// With warnings about the server itself, which the page shows.
@@ -193,16 +192,6 @@ impl Fleet {
             "GET" | "HEAD" => self.get(request, known, now),
             _ => Ok(FleetReply::new(405, TEXT, "").with("Allow", "GET, HEAD, POST".into())),
         }
-    }
-
-    /// When the machine that has taken a configuration was heard last, since the server started.
-    #[must_use]
-    pub fn heard(&self, id: MachineId) -> Option<Moment> {
-        self.runs().heard(id)
-    }
-
-    fn runs(&self) -> MutexGuard<'_, InstallRuns> {
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Held while the fleet is looked at, so that what is seen last is what is remembered.
@@ -264,9 +253,12 @@ impl Fleet {
     /// The first `limit` machines, and the number of the others.
     fn view(&self, known: FleetSources<'_>, limit: usize, now: Moment) -> Result<FleetView> {
         let (machines, count, conflicts) = known.store.list(limit)?;
-        let runs = self.runs();
-        let row = |machine: &Machine| row(machine, &runs, known, now);
-        let mut view = FleetView::new(machines.iter().map(row).collect(), now);
+        let runs = known.store.runs(limit)?;
+        let row = |machine: &Machine| {
+            let run = runs.get(&machine.id).map(install_runs::read).transpose()?;
+            Ok(row(machine, run.as_ref(), known, now))
+        };
+        let mut view = FleetView::new(machines.iter().map(row).collect::<Result<_>>()?, now);
         wait::explain(&mut view, known.configurations);
         view.not_heard_of = known.store.not_heard_of(known.configurations)?;
         view.notices.clone_from(&self.notices);
@@ -276,13 +268,13 @@ impl Fleet {
     }
 
     /// The answer to a machine that waits for its cluster, about the one that creates it; none if it does not wait.
-    fn wait(&self, waiting: &MachineRow, known: FleetSources<'_>, now: Moment) -> Result<Option<String>> {
+    fn wait(waiting: &MachineRow, known: FleetSources<'_>, now: Moment) -> Result<Option<String>> {
         let Some(awaited) = AwaitedCreator::of(waiting, known.configurations) else { return Ok(None) };
         let creator = match awaited {
             AwaitedCreator::Configuration(name) => known.store.with_configuration(name)?,
             AwaitedCreator::Elsewhere => None,
         };
-        let creator = creator.map(|machine| row(&machine, &self.runs(), known, now));
+        let creator = creator.map(|machine| stored_row(&machine, known, now)).transpose()?;
         Ok(Some(awaited.explained(creator.as_ref(), known.configurations)))
     }
 
@@ -322,16 +314,15 @@ impl Fleet {
         now: Moment,
     ) -> Result<Option<FleetReply>> {
         let Some((id, what)) = of_machine(path) else { return Ok(None) };
-        let run = self.runs().get(id).cloned();
-        let run = run.as_ref();
+        let log = known.store.log(id)?;
         if what == "log" {
-            let log = run.filter(|run| !run.log.is_empty()).map(|run| run.log.clone());
             return Ok(log.map(|log| FleetReply::new(200, TEXT, log)));
         }
         let Some(machine) = known.store.get(id)? else { return Ok(None) };
-        let mut row = row(&machine, &self.runs(), known, now);
-        self.wait(&row, known, now)?.into_iter().for_each(|wait| row.explain_wait(wait));
-        let main = machine_page::page(&row, run, self.access.form_value(), now);
+        let run = stored_run(id, known)?;
+        let mut row = row(&machine, run.as_ref(), known, now);
+        Self::wait(&row, known, now)?.into_iter().for_each(|wait| row.explain_wait(wait));
+        let main = machine_page::page(&row, run.as_ref(), log.as_deref(), self.access.form_value(), now);
         Ok(match what {
             "" => {
                 let title = format!("{} · Fleet", row.name);
@@ -365,7 +356,7 @@ impl Fleet {
             return Ok(refusal);
         }
         if let Some(token) = request.path.strip_prefix(REPORT) {
-            return self.report(token, request.body, known, now);
+            return Self::report(token, request.body, known, now);
         }
         // Another site can make a browser send a form, but not a bearer token.
         let form = String::from_utf8_lossy(request.body);
@@ -404,13 +395,10 @@ impl Fleet {
 
     /// Logs what a report has changed: the stage of the machine, and the state of its deployment.
     fn tell_change(
-        &self,
         (state, before): (DeploymentState, &MachineRow),
-        machine: &Machine,
+        (machine, row): (&Machine, &MachineRow),
         known: FleetSources<'_>,
-        now: Moment,
     ) {
-        let row = row(machine, &self.runs(), known, now);
         let ends = match machine.state {
             DeploymentState::Installed => Some(MachineStage::Installed),
             DeploymentState::Joined => Some(MachineStage::Joined),
@@ -420,18 +408,18 @@ impl Fleet {
             (MachineStage::Failed | MachineStage::NotJoined | MachineStage::UpdateRolledBack, _)
                 if before.stage != row.stage || before.error != row.error =>
             {
-                entries::failed(&row)
+                entries::failed(row)
             }
-            (_, Some(stage)) if state != machine.state => entries::finished(&row, stage),
+            (_, Some(stage)) if state != machine.state => entries::finished(row, stage),
             _ if before.stage == row.stage => return,
-            (MachineStage::WaitingForCluster, _) => entries::waiting(&row),
-            _ => entries::stage(&row),
+            (MachineStage::WaitingForCluster, _) => entries::waiting(row),
+            _ => entries::stage(row),
         };
         (known.note)(entry);
     }
 
     /// Applies a report. Its token identifies the machine, whatever the report says.
-    fn report(&self, token: &str, body: &[u8], known: FleetSources<'_>, now: Moment) -> Result<FleetReply> {
+    fn report(token: &str, body: &[u8], known: FleetSources<'_>, now: Moment) -> Result<FleetReply> {
         let Some(reporter) = known.store.reporter(token)? else { return Ok(unknown_reporter()) };
         let (hello, lines) = match install_run::read(body) {
             Ok(told) => told,
@@ -439,28 +427,36 @@ impl Fleet {
         };
         let MachineReporter { id, has_taken } = reporter;
         let Some(machine) = known.store.get(id)? else { return Ok(unknown_reporter()) };
-        let before = row(&machine, &self.runs(), known, now);
-        let (first, outcome) = self.runs().receive(id, has_taken, (&hello, &lines), now);
+        let ReceivedReport { before, run, is_first } =
+            install_runs::receive(known.store, id, has_taken, (&hello, &lines), now)?;
         if has_taken {
-            let present = self.runs().get(id).map(|run| run.stage);
-            let event = outcome.map(DeploymentEvent::from).or_else(|| wait_event(machine.state, present?));
-            conclude(id, event, first, &hello, known, now)?;
+            let before = row(&machine, before.as_ref(), known, now);
+            let event =
+                run.outcome().map(DeploymentEvent::from).or_else(|| wait_event(machine.state, run.stage));
+            conclude(id, event, is_first, &hello, known, now)?;
             if let Some(after) = known.store.get(id)? {
-                self.tell_change((machine.state, &before), &after, known, now);
+                let changed = row(&after, Some(&run), known, now);
+                Self::tell_change((machine.state, &before), (&after, &changed), known);
             }
         }
         let waits = has_taken && lines.contains(&(ReportLine::Wait {}));
         let Some(machine) = known.store.get(id)?.filter(|_| waits) else {
             return Ok(FleetReply::new(204, TEXT, ""));
         };
-        let row = row(&machine, &self.runs(), known, now);
-        let text = self.wait(&row, known, now)?.unwrap_or_default();
+        let text = Self::wait(&row(&machine, Some(&run), known, now), known, now)?.unwrap_or_default();
         Ok(FleetReply::json(200, &serde_json::to_value(CreatorStatus { v: model::fleet::VERSION, text })?))
     }
 }
 
-fn row(machine: &Machine, runs: &InstallRuns, known: FleetSources<'_>, now: Moment) -> MachineRow {
-    let run = runs.get(machine.id);
+fn stored_run(id: MachineId, known: FleetSources<'_>) -> Result<Option<InstallRun>> {
+    known.store.run(id)?.as_ref().map(install_runs::read).transpose()
+}
+
+fn stored_row(machine: &Machine, known: FleetSources<'_>, now: Moment) -> Result<MachineRow> {
+    Ok(row(machine, stored_run(machine.id, known)?.as_ref(), known, now))
+}
+
+fn row(machine: &Machine, run: Option<&InstallRun>, known: FleetSources<'_>, now: Moment) -> MachineRow {
     let row = view::row(machine, run, known.configurations.fit(machine), now);
     row.described_by(known.configurations, machine, run)
 }

@@ -1,11 +1,11 @@
 //! The stage of a machine's deployment, in operators' terms, from the steps that its installer reports.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::machines::machine::{DeploymentState, InstallPermission};
 
 /// The stage of a machine's deployment, as operators see it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MachineStage {
     /// It asked to boot, and neither a configuration nor an operator lets it install.

@@ -243,7 +243,7 @@ pub fn row(machine: &Machine, run: Option<&InstallRun>, fit: ConfigurationFit, n
         progress: told.and_then(|run| progress(run, silent)),
         error: told.and_then(|run| run.failure.clone()),
         update: told.and_then(|run| run.update.clone()),
-        log: run.is_some_and(|run| !run.log.is_empty()),
+        log: run.is_some_and(|run| run.has_log),
         next: next(machine, stage, fit, silent),
         actions: actions(machine, stage, fit, silent),
         moments: MachineMoments { since, seen },

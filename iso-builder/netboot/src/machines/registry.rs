@@ -3,8 +3,8 @@
 //!
 //! Called by [`crate::server::router`] for machines and by [`crate::fleet`] for operators.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::Path;
 
 use anyhow::Result;
 use model::config::Secret;
@@ -19,10 +19,11 @@ use super::machine::{
     BootAnswer, ConfigurationFit, DeploymentEvent, DeploymentState, DiskBootReason, InstallPermission,
     Machine, TokenRefusal,
 };
-use super::store::sqlite::SqliteStore;
-use super::store::{Durability, IdentityConflict, MachineStore};
+use super::store::location::StateLocation;
+use super::store::postgres::StoreNotice;
+use super::store::{Durability, IdentityConflict, MachineStore, RunRecord};
 use super::stranger_rate::{StrangerRate, StrangerVerdict};
-use super::token::{DeploymentTicket, TokenPurpose, TokenSigner};
+use super::token::{self, DeploymentTicket, TokenPurpose, TokenSigner};
 use crate::moment::Moment;
 
 #[derive(Debug)]
@@ -79,9 +80,9 @@ pub enum ActionResult {
 }
 
 impl MachineRegistry {
-    /// Opens the store in `directory`; errors are those of [`SqliteStore::open`].
-    pub fn open(directory: &Path) -> Result<Self> {
-        Ok(Self::new(Box::new(SqliteStore::open(directory)?)))
+    /// Opens the state; errors are those of [`StateLocation::open`]. `notice` gets messages for the operator.
+    pub fn open(state: &StateLocation, notice: StoreNotice) -> Result<Self> {
+        Ok(Self::new(state.open(notice)?))
     }
 
     #[must_use]
@@ -318,15 +319,9 @@ impl MachineRegistry {
 
     /// The hostnames of the configurations whose machines have never asked to boot.
     pub fn not_heard_of(&self, configurations: &Configurations) -> Result<Vec<String>> {
-        self.store.read(|records| {
-            let mut found = Vec::new();
-            for name in configurations.assignable() {
-                if records.assigned(name)?.is_none() {
-                    found.push(configurations.hostname(name).unwrap_or(name).to_owned());
-                }
-            }
-            Ok(found)
-        })
+        let known = self.store.read(|records| records.assignments())?;
+        let silent = configurations.assignable().filter(|name| !known.contains(*name));
+        Ok(silent.map(|name| configurations.hostname(name).unwrap_or(name).to_owned()).collect())
     }
 
     /// Removes a conflict that an operator has seen. Returns whether it was there.
@@ -341,11 +336,50 @@ impl MachineRegistry {
     /// The record with this configuration: its assignment, or else a machine that it was offered to as the fallback.
     pub fn with_configuration(&self, name: &str) -> Result<Option<Machine>> {
         self.store.read(|records| {
-            if let Some(machine) = records.assigned(name)? {
-                return Ok(Some(machine));
+            records.assigned(name)?.map_or_else(|| records.offered(name), |machine| Ok(Some(machine)))
+        })
+    }
+
+    /// The token of the fleet page: random for each start of a server, and the same for all servers that share the state.
+    pub fn fleet_token(&self) -> Result<Secret> {
+        if self.store.is_shared() { Ok(self.signer.fleet_token()) } else { token::password() }
+    }
+
+    /// The reports of a machine's latest run.
+    pub fn run(&self, id: MachineId) -> Result<Option<RunRecord>> {
+        self.store.read(|records| records.run(id))
+    }
+
+    /// The runs of the machines that [`MachineRegistry::list`] returns.
+    pub fn runs(&self, limit: usize) -> Result<BTreeMap<MachineId, RunRecord>> {
+        self.store.read(|records| records.runs(limit))
+    }
+
+    /// The log of a machine's latest run.
+    pub fn log(&self, id: MachineId) -> Result<Option<String>> {
+        self.store.read(|records| records.log(id))
+    }
+
+    /// Replaces the run of a machine by what `change` makes of it; `log` is the whole log, where it has changed. Reports of one
+    /// machine are applied one after the other, whichever server gets them.
+    pub fn change_run<T>(
+        &self,
+        id: MachineId,
+        log: Option<&str>,
+        now: Moment,
+        change: impl FnOnce(Option<RunRecord>) -> Result<(RunRecord, T)>,
+    ) -> Result<T> {
+        self.store.change_run(id, |records| {
+            let before = records.run(id)?;
+            let had_log = before.as_ref().is_some_and(|run| run.has_log);
+            let (run, result) = change(before)?;
+            records.put_run(id, &run)?;
+            match log {
+                Some(log) if run.has_log => records.put_log(id, log, now)?,
+                _ if had_log && !run.has_log => records.remove_log(id)?,
+                _ => {}
             }
-            let mut all = records.list(usize::MAX)?.into_iter();
-            Ok(all.find(|machine| machine.configuration.as_deref() == Some(name)))
+            Ok(result)
         })
     }
 

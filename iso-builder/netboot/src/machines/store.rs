@@ -1,5 +1,8 @@
-//! The store of machines' records. [`MachineStore`] is its interface; [`sqlite`] keeps it in a file.
-//! [`super::registry`] is the only caller and decides what to change.
+//! The store of machines' records. [`MachineStore`] is its interface; [`sqlite`] keeps it in a file, [`postgres`] in a
+//! database that several servers share. [`super::registry`] is the only caller and decides what to change.
+//!
+//! [`records`] has the SQL, which is the same for both. A store only runs transactions; the words in which the databases
+//! differ are in [`schema`].
 //!
 //! Every change is a transaction: it happens whole or not at all. A change reads and writes only the records that it is
 //! about, so that its cost does not depend on the number of machines.
@@ -8,17 +11,27 @@ use std::fmt;
 
 use anyhow::{Result, anyhow};
 
+use super::id::MachineId;
 use super::token;
 
 mod columns;
 mod conflict;
 mod import;
+pub mod location;
+mod lock;
+pub mod postgres;
 mod records;
+mod run;
+mod schema;
+mod sql;
 pub mod sqlite;
+mod unavailable;
 mod unreadable;
 
 pub use conflict::IdentityConflict;
 pub use records::MachineRecords;
+pub use run::RunRecord;
+pub use unavailable::StoreUnavailable;
 
 /// The failures that a change survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,25 +48,56 @@ pub type TransactionBody<'a> = &'a mut dyn FnMut(&mut MachineRecords<'_>) -> Res
 /// Sees the records of one moment.
 pub type SnapshotBody<'a> = &'a mut dyn FnMut(&MachineRecords<'_>) -> Result<()>;
 
-/// Used by one server at a time.
+/// What a transaction that writes keeps others from writing, on this server and on all that share the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteLock {
+    /// All records but runs and their logs: whoever decides what a machine boots sees what was decided before.
+    Machines,
+    /// The run of one machine and its log.
+    Run(MachineId),
+}
+
+/// A call fails with [`StoreUnavailable`] where the same call may succeed later.
 pub trait MachineStore: fmt::Debug + Send + Sync {
     /// The random key for tokens, which is made with the store.
     fn key(&self) -> [u8; token::KEY];
-    /// Runs a transaction. If `change` fails or cannot be stored, nothing has changed.
-    fn transact(&self, durability: Durability, change: TransactionBody<'_>) -> Result<()>;
+    /// Whether several servers can use it at a time.
+    fn is_shared(&self) -> bool;
+    /// Runs a transaction that begins once it has the lock. If `change` fails or cannot be stored, nothing has changed; only if
+    /// the connection to a database ends during the commit, the change may have been stored although this fails.
+    fn transact(&self, lock: WriteLock, durability: Durability, change: TransactionBody<'_>) -> Result<()>;
     /// Reads the records. Concurrent changes neither wait for it nor are seen by it.
     fn look(&self, look: SnapshotBody<'_>) -> Result<()>;
 }
 
 impl dyn MachineStore + '_ {
-    /// [`MachineStore::transact`] with a result.
+    /// Changes machines' records.
     pub fn change<T>(
         &self,
         durability: Durability,
         change: impl FnOnce(&mut MachineRecords<'_>) -> Result<T>,
     ) -> Result<T> {
+        self.transacted(WriteLock::Machines, durability, change)
+    }
+
+    /// Changes the run of a machine. A power cut may lose it: it is only shown.
+    pub fn change_run<T>(
+        &self,
+        machine: MachineId,
+        change: impl FnOnce(&mut MachineRecords<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.transacted(WriteLock::Run(machine), Durability::Process, change)
+    }
+
+    /// [`MachineStore::transact`] with a result.
+    fn transacted<T>(
+        &self,
+        lock: WriteLock,
+        durability: Durability,
+        change: impl FnOnce(&mut MachineRecords<'_>) -> Result<T>,
+    ) -> Result<T> {
         let (mut change, mut outcome) = (Some(change), None);
-        self.transact(durability, &mut |records| {
+        self.transact(lock, durability, &mut |records| {
             outcome = change.take().map(|change| change(records)).transpose()?;
             Ok(())
         })?;
@@ -69,3 +113,6 @@ impl dyn MachineStore + '_ {
         outcome.ok_or_else(|| anyhow!("a transaction was not run"))
     }
 }
+
+#[cfg(test)]
+mod tests;

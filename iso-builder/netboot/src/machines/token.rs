@@ -106,6 +106,12 @@ impl TokenSigner {
         Secret::new(URL_SAFE_NO_PAD.encode(token))
     }
 
+    /// The token of the fleet page for all servers that have this key: 128 bits as 32 hexadecimal digits.
+    #[must_use]
+    pub fn fleet_token(&self) -> Secret {
+        Secret::new(hex::encode(&hmac::sign(&self.0, b"fleet page\n").as_ref()[..SIGNATURE]))
+    }
+
     /// The ticket of a token that was signed with this key for this purpose; none for any other text.
     #[must_use]
     pub fn ticket(&self, purpose: TokenPurpose, token: &str) -> Option<DeploymentTicket> {
@@ -196,6 +202,15 @@ mod tests {
         assert_ne!(first.word(), ticket().word());
         let nonce = format!("{:x}", first.nonce);
         assert!(!first.word().contains(&nonce), "{}", first.word());
+    }
+
+    #[test]
+    fn the_token_of_the_fleet_page_follows_from_the_key_and_signs_nothing() {
+        let token = |key: u8| TokenSigner::new(&[key; KEY]).fleet_token().expose().to_owned();
+        assert_eq!((token(1), token(1).len()), (token(1), 32));
+        assert_ne!(token(1), token(2));
+        let signer = TokenSigner::new(&[1; KEY]);
+        assert_eq!(signer.ticket(TokenPurpose::Report, &token(1)), None);
     }
 
     #[test]

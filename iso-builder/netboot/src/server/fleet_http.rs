@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use anyhow::Result;
 use base::failure::causes;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Bytes};
@@ -11,10 +12,11 @@ use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use transfer::server::body::ResponseBody;
 
-use super::response::plain;
+use super::response::{plain, unavailable};
 use super::router::Router;
 use crate::fleet::routes::{self, FleetReply, FleetSources};
 use crate::journal::{self, JournalEntry};
+use crate::machines::store::StoreUnavailable;
 use crate::moment::Moment;
 
 /// Answers a request for the fleet from the client at `peer`. The connection limits how slowly a body may arrive.
@@ -34,11 +36,23 @@ where
     };
     let head = parts.method == Method::HEAD;
     // The state is on a disk, which may be slow.
-    let answered = tokio::task::spawn_blocking(move || answer(&router, &asked(&parts, peer, &body)));
-    match answered.await.ok().flatten() {
-        Some(reply) => rendered(reply, head),
-        None => trouble(),
+    let known = Arc::clone(&router);
+    let answered = tokio::task::spawn_blocking(move || answer(&known, &asked(&parts, peer, &body)));
+    match answered.await {
+        Ok(Ok(reply)) => rendered(reply, head),
+        Ok(Err(error)) => failed(&router, &error),
+        Err(_) => trouble(),
     }
+}
+
+/// The response to an error of the state.
+fn failed(router: &Router, error: &anyhow::Error) -> Response<ResponseBody> {
+    if error.is::<StoreUnavailable>() {
+        // The store has told the operator.
+        return unavailable();
+    }
+    journal::write(&router.progress, &format!("error: {}", causes(error).join(": ")));
+    trouble()
 }
 
 fn trouble() -> Response<ResponseBody> {
@@ -77,10 +91,7 @@ where
     let limit = match limit.await {
         Ok(Ok(Ok(limit))) => limit,
         Ok(Ok(Err(refusal))) => return Err(rendered(refusal, false)),
-        Ok(Err(error)) => {
-            journal::write(&router.progress, &format!("error: {}", causes(&error).join(": ")));
-            return Err(trouble());
-        }
+        Ok(Err(error)) => return Err(failed(router, &error)),
         Err(_) => return Err(trouble()),
     };
     match Limited::new(body, limit).collect().await {
@@ -92,16 +103,11 @@ where
     }
 }
 
-fn answer(router: &Router, request: &routes::FleetRequest<'_>) -> Option<FleetReply> {
+fn answer(router: &Router, request: &routes::FleetRequest<'_>) -> Result<FleetReply> {
     let configurations = router.configurations();
     let note = |entry: JournalEntry| entry.write(&router.progress);
     let known = FleetSources { store: &router.store, configurations: &configurations, note: &note };
-    let answered = router.fleet.answer(request, known, Moment::now());
-    answered
-        .inspect_err(|error| {
-            journal::write(&router.progress, &format!("error: {}", causes(error).join(": ")))
-        })
-        .ok()
+    router.fleet.answer(request, known, Moment::now())
 }
 
 fn rendered(reply: FleetReply, head: bool) -> Response<ResponseBody> {

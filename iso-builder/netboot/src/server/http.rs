@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use hyper::body::{Body, Bytes};
-use hyper::header::{ALLOW, HOST, LOCATION, ORIGIN, REFERER, RETRY_AFTER};
+use hyper::header::{ALLOW, HOST, LOCATION, ORIGIN, REFERER};
 use hyper::{Method, Request, Response, StatusCode};
 use transfer::range::RangeFields;
 use transfer::server::body::ResponseBody;
@@ -13,7 +13,7 @@ use transfer::server::response::{file_response, set_field};
 
 use super::fleet_http;
 use super::provenance::RequestProvenance;
-use super::response::{momentary, plain};
+use super::response::{later, momentary, plain, unavailable};
 use super::router::{Router, ServedReply, ServedRequest, trouble};
 use crate::fleet::routes::{Fleet, PAGE};
 use crate::moment::Moment;
@@ -86,11 +86,9 @@ fn rendered(reply: ServedReply) -> Response<ResponseBody> {
             "this configuration was handed out already, or its token has expired; boot the machine again",
         ),
         ServedReply::Early(seconds) => {
-            let text = "the machine that has this configuration may still wait with it; ask again";
-            let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, text);
-            set_field(&mut response, RETRY_AFTER, &seconds.to_string());
-            response
+            later(seconds, "the machine that has this configuration may still wait with it; ask again")
         }
+        ServedReply::Unavailable => unavailable(),
         ServedReply::Bad(why) => plain(StatusCode::BAD_REQUEST, why),
         ServedReply::Refused(why) => plain(StatusCode::FORBIDDEN, why),
         ServedReply::OnlyGet => not_allowed("GET"),

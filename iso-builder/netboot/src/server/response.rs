@@ -1,9 +1,11 @@
 //! HTTP responses that several modules make.
 
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE};
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use transfer::server::body::ResponseBody;
 use transfer::server::response::{set_field, with_length};
+
+use super::router::RETRY;
 
 /// A response that must not be cached.
 pub(crate) fn momentary(text: String, kind: &str) -> Response<ResponseBody> {
@@ -18,4 +20,16 @@ pub(crate) fn plain(status: StatusCode, text: &str) -> Response<ResponseBody> {
     let mut response = with_length(status, ResponseBody::whole(format!("{text}\n")));
     set_field(&mut response, CONTENT_TYPE, "text/plain; charset=utf-8");
     response
+}
+
+/// A response after which the client is to send the same request again.
+pub(crate) fn later(seconds: u64, text: &str) -> Response<ResponseBody> {
+    let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, text);
+    set_field(&mut response, RETRY_AFTER, &seconds.to_string());
+    response
+}
+
+/// The response while the state of the machines cannot be read or changed.
+pub(crate) fn unavailable() -> Response<ResponseBody> {
+    later(RETRY, "the database of the fleet does not answer; ask again")
 }

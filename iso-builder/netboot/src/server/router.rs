@@ -22,6 +22,7 @@ use crate::machines::configurations::Configurations;
 use crate::machines::identity_keys;
 use crate::machines::machine::{BootAnswer, ConfigurationFit, DiskBootReason, TokenRefusal, described};
 use crate::machines::registry::{BootDecision, MachineRegistry};
+use crate::machines::store::StoreUnavailable;
 use crate::machines::stranger_rate::StrangerVerdict;
 use crate::moment::Moment;
 use crate::protocol::{BOOT, CONFIGURATION, GRUB, MEDIUM};
@@ -85,10 +86,14 @@ pub enum ServedReply {
     Refused(&'static str),
     /// The path exists for GET only.
     OnlyGet,
+    /// The state cannot be read or changed now; the same request may succeed after [`RETRY`] seconds.
+    Unavailable,
     /// An internal error, which was logged.
     Trouble,
 }
 
+/// Seconds after which a client asks again that was answered [`ServedReply::Unavailable`].
+pub const RETRY: u64 = 10;
 /// Seconds after which a machine that still waits has reported again, and sooner than which none has started its installer.
 const SETTLING: u64 = 12;
 
@@ -148,6 +153,10 @@ impl Router {
     /// May block on the disk.
     pub fn answer(&self, asked: &ServedRequest<'_>, now: Moment) -> ServedReply {
         self.route(asked, now).unwrap_or_else(|error| {
+            if error.is::<StoreUnavailable>() {
+                // The store has told the operator.
+                return unavailable(asked.path);
+            }
             let why = causes(&error).join(": ");
             journal::write(&self.progress, &format!("{}: error: {why}", asked.peer));
             trouble(asked.path)
@@ -303,7 +312,8 @@ impl Router {
         let peer = asked.peer;
         if let Some((machine, issued)) = self.store.waiting(token)? {
             // A machine that was started again does not report until it has its configuration.
-            if self.fleet.heard(machine.id).is_some_and(|heard| heard > issued) {
+            let heard = self.store.run(machine.id)?.and_then(|run| run.heard);
+            if heard.is_some_and(|heard| heard > issued) {
                 let who = described(&machine.identity);
                 let text =
                     format!("{peer}: refused: asked for the configuration of {who}, which waits with it");
@@ -364,6 +374,16 @@ pub fn trouble(path: &str) -> ServedReply {
         BOOT => ServedReply::Script(Loader::Ipxe.disk(DiskBootReason::Trouble)),
         path if path.starts_with(GRUB) => ServedReply::Script(Loader::Grub.disk(DiskBootReason::Trouble)),
         _ => ServedReply::Trouble,
+    }
+}
+
+/// The answer while the state is unavailable. A machine that boots asks again for some minutes: whether it installs is not known.
+#[must_use]
+fn unavailable(path: &str) -> ServedReply {
+    match path {
+        BOOT => ServedReply::Script(scripts::ipxe_wait()),
+        path if path.starts_with(GRUB) => ServedReply::Script(scripts::grub_wait()),
+        _ => ServedReply::Unavailable,
     }
 }
 

@@ -37,7 +37,7 @@ use crate::fleet::routes::Fleet;
 use crate::journal;
 use crate::machines::configurations::{ConfigurationSource, Configurations, stamp};
 use crate::machines::registry::MachineRegistry;
-use crate::machines::token;
+use crate::machines::store::location::{StateLocation, StateLock};
 use transfer::server::accept::{self, ServerLimits, listen};
 use transfer::server::connection_limit::CLOSING;
 
@@ -61,7 +61,7 @@ pub struct ServerOptions {
     pub origin: Option<ConfigurationSource>,
     /// The URL at which machines reach the server; if none, they use the host of their request.
     pub base: Option<String>,
-    pub state: PathBuf,
+    pub state: StateLocation,
     pub loaders: PathBuf,
     pub arguments: Vec<String>,
     pub connections: usize,
@@ -87,6 +87,8 @@ pub struct NetbootServer {
     dhcp: Option<Dhcp>,
     entry: FleetEntry,
     authority: Option<CertificateAuthority>,
+    /// Of the directory, where the store does not lock it.
+    _lock: Option<StateLock>,
 }
 
 struct Dhcp {
@@ -105,10 +107,12 @@ impl NetbootServer {
     /// Opens and checks everything that is served, and listens.
     pub fn start(options: &ServerOptions, progress: &Progress) -> Result<Self> {
         check(options)?;
-        state_directory::prepare(&options.state)?;
+        let directory = &options.state.directory;
+        state_directory::prepare(directory)?;
+        let lock = options.state.lock()?;
         let named = MediumReader::open(&options.medium)?;
         let judged = named.judge(&options.known)?;
-        let (medium, trust) = match fetched::copy(&named, &options.state, progress)? {
+        let (medium, trust) = match fetched::copy(&named, directory, progress)? {
             None => (options.medium.clone(), judged),
             // A server can have sent other signatures than before.
             Some(copy) => {
@@ -129,7 +133,12 @@ impl NetbootServer {
         if trust.needs_warning() {
             journal::warn(progress, &format!("the release is {trust}"));
         }
-        let store = MachineRegistry::open(&options.state)?;
+        let messages = progress.clone();
+        let notice = move |text: &str| match text.starts_with("warning: ") {
+            true => journal::warn(&messages, text),
+            false => journal::write(&messages, text),
+        };
+        let store = MachineRegistry::open(&options.state, Box::new(notice))?;
         let (tls, authority) = secured(options, progress)?;
         let mut router = Router::new(files, system, store, configurations);
         router.loaders = loaders;
@@ -146,11 +155,11 @@ impl NetbootServer {
         let listener = runtime.block_on(listen(options.listen))?;
         let address = listener.local_addr().class(Class::Network, || "listening".into())?;
         let connections = within_open_files(options.connections, progress);
-        let token = token::password()?;
+        let token = router.store.fleet_token()?;
         router.fleet = Fleet::new(&token, router.tls).with_notices(notices);
         let scheme = if router.tls { "https" } else { "http" };
         let base = router.base.clone().unwrap_or_else(|| format!("{scheme}://{address}"));
-        let entry = FleetEntry::keep(&options.state, &base, &token)?;
+        let entry = FleetEntry::keep(directory, &base, &token)?;
         let limits = ServerLimits::of(connections, options.connections_per_address);
         let dhcp = dhcp(options, address, &router)?;
         Ok(Self {
@@ -165,6 +174,7 @@ impl NetbootServer {
             address,
             entry,
             authority,
+            _lock: lock,
         })
     }
 
@@ -241,7 +251,7 @@ fn secured(
         }
         Some(tls::CertificateChoice::Own) => {
             let names = authority::names(options.listen.ip(), options.base.as_deref());
-            let own = authority::keep(&options.state, &names, jiff::Timestamp::now())?;
+            let own = authority::keep(&options.state.directory, &names, jiff::Timestamp::now())?;
             own.notices.iter().for_each(|notice| journal::write(progress, notice));
             Ok((Some(tls::acceptor(&own.certificate, &own.key)?), Some(own.authority)))
         }
@@ -253,6 +263,12 @@ fn check(options: &ServerOptions) -> Result<()> {
     if let Some(base) = base.clone().find(|base| !is_url(base)) {
         return Err(Failure::new(Class::Invalid, format!("{base} is not a URL for --base-url"))
             .hint("Give the URL at which machines reach this server, such as http://192.0.2.1:8080.")
+            .into());
+    }
+    if options.state.is_shared() && options.tls == Some(tls::CertificateChoice::Own) {
+        let what = "--tls self cannot be used with a database that servers share: each server would have its own authority";
+        return Err(Failure::new(Class::Invalid, what)
+            .hint("Give every server the same certificate: --tls CERTIFICATE,KEY. A load balancer may have it instead.")
             .into());
     }
     if let Some(argument) = options.arguments.iter().find(|argument| !is_plain(argument)) {
@@ -274,7 +290,7 @@ fn dhcp(options: &ServerOptions, address: SocketAddr, router: &Router) -> Result
             .hint("Give --listen the address that machines reach, or --base-url.")
             .into());
     };
-    let (directory, tftp) = (options.state.join("dnsmasq"), dnsmasq::tftp_directory()?);
+    let (directory, tftp) = (options.state.directory.join("dnsmasq"), dnsmasq::tftp_directory()?);
     let settings = dnsmasq::DnsmasqSettings {
         mode: mode.clone(),
         architecture: router.files.release().architecture,

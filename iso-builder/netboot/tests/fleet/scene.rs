@@ -12,6 +12,7 @@ use netboot::machines::configurations::Configurations;
 use netboot::machines::id::MachineId;
 use netboot::machines::machine::OperatorAction;
 use netboot::machines::registry::MachineRegistry;
+use netboot::machines::store::location::StateLocation;
 use netboot::moment::Moment;
 use uuid::Uuid;
 
@@ -60,7 +61,8 @@ pub(crate) enum MachineState {
 impl Scene {
     pub(crate) fn new(machines: &[(&str, MachineState)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let store = MachineRegistry::open(directory.path()).unwrap();
+        let store =
+            MachineRegistry::open(&StateLocation::in_directory(directory.path()), Box::new(|_| {})).unwrap();
         let fleet = Fleet::new(&Secret::new(TOKEN), false);
         let (configurations, tokens) = (Configurations::default(), BTreeMap::new());
         let mut scene = Self { fleet, store, configurations, tokens, ids: Vec::new(), _directory: directory };

@@ -13,7 +13,7 @@ const NAME: &str = "serial-CZ12.yaml";
 /// A fleet with one machine that has taken its configuration.
 fn fleet() -> (tempfile::TempDir, FleetSources, MachineId) {
     let directory = tempfile::tempdir().unwrap();
-    let store = MachineRegistry::open(directory.path()).unwrap();
+    let store = crate::test_support::registry(directory.path());
     let configurations = configurations(&[NAME]);
     let mut known = FleetSources {
         fleet: Fleet::new(&Secret::new(TOKEN), false),

@@ -1,7 +1,8 @@
 use super::*;
 use crate::machines::configurations::Configurations;
 use crate::machines::identity_keys::IdentityKey;
-use crate::test_support::{configurations, told};
+use crate::machines::store::sqlite::{self, SqliteStore};
+use crate::test_support::{StorePlace, configurations, for_every_store, told};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,24 +18,36 @@ fn peer(last: u8) -> IpAddr {
 }
 
 struct Bench {
-    registry: MachineRegistry,
+    /// Of each server that shares the state.
+    registries: Vec<MachineRegistry>,
+    requests: std::cell::Cell<usize>,
     configurations: Configurations,
-    directory: tempfile::TempDir,
+    place: StorePlace,
 }
 
 fn bench(names: &[&str]) -> Bench {
-    let directory = tempfile::tempdir().unwrap();
-    let registry = MachineRegistry::open(directory.path()).unwrap();
-    Bench { registry, configurations: configurations(names), directory }
+    bench_in(StorePlace::sqlite(), 1, names)
+}
+
+/// Some servers that share a state.
+fn bench_in(place: StorePlace, servers: usize, names: &[&str]) -> Bench {
+    let registries = (0..servers).map(|_| place.registry()).collect();
+    Bench { registries, requests: Default::default(), configurations: configurations(names), place }
 }
 
 impl Bench {
+    /// The server that gets the next request: one after the other, as a load balancer does it.
+    fn registry(&self) -> &MachineRegistry {
+        let request = self.requests.replace(self.requests.get() + 1);
+        &self.registries[request % self.registries.len()]
+    }
+
     fn boot(&self, query: &str) -> BootDecision {
         self.boot_from(peer(1), query)
     }
 
     fn boot_from(&self, peer: IpAddr, query: &str) -> BootDecision {
-        self.registry.boot(&told(query), peer, &self.configurations, NOW).unwrap()
+        self.registry().boot(&told(query), peer, &self.configurations, NOW).unwrap()
     }
 
     /// Tells the machine to install; its tokens for the configuration and for reports.
@@ -50,7 +63,7 @@ impl Bench {
     }
 
     fn take_at(&self, token: &str, now: Moment) -> Result<ConfigurationHandout, TokenRefusal> {
-        self.registry.take(token, peer(2), &self.configurations, HOUR, now).unwrap()
+        self.registry().take(token, peer(2), &self.configurations, HOUR, now).unwrap()
     }
 
     /// Installs the machine; its token for reports.
@@ -61,17 +74,17 @@ impl Bench {
     }
 
     fn report(&self, token: &str, event: Option<DeploymentEvent>, query: &str) -> RefusedCards {
-        let reporter = self.registry.reporter(token).unwrap().unwrap();
+        let reporter = self.registry().reporter(token).unwrap().unwrap();
         assert!(reporter.has_taken);
-        self.registry.report(reporter.id, event, &told(query), &self.configurations, NOW).unwrap()
+        self.registry().report(reporter.id, event, &told(query), &self.configurations, NOW).unwrap()
     }
 
     fn act(&self, id: MachineId, action: OperatorAction) -> ActionResult {
-        self.registry.act(id, action, &self.configurations, NOW).unwrap()
+        self.registry().act(id, action, &self.configurations, NOW).unwrap()
     }
 
     fn machines(&self) -> Vec<Machine> {
-        self.registry.list(usize::MAX).unwrap().0
+        self.registry().list(usize::MAX).unwrap().0
     }
 
     fn of(&self, name: &str) -> Machine {
@@ -82,11 +95,11 @@ impl Bench {
         self.boot(query).answer
     }
 
-    /// The server after it was killed.
-    fn restarted(self) -> Self {
-        let Self { registry, configurations, directory } = self;
-        drop(registry);
-        Self { registry: MachineRegistry::open(directory.path()).unwrap(), configurations, directory }
+    /// The servers after they were killed.
+    fn restarted(mut self) -> Self {
+        let servers = self.registries.drain(..).count();
+        self.registries.extend((0..servers).map(|_| self.place.registry()));
+        self
     }
 }
 
@@ -110,12 +123,12 @@ fn marks_of_two_machines_in_one_request_install_neither_now_nor_later() {
         bench = bench.restarted();
     }
     assert_eq!(bench.answer(A), BootAnswer::Install);
-    let (_, _, conflicts) = bench.registry.list(0).unwrap();
+    let (_, _, conflicts) = bench.registry().list(0).unwrap();
     assert_eq!(conflicts.len(), 1);
     assert_eq!((conflicts[0].address, conflicts[0].times), (peer(9), 1));
     assert_eq!(conflicts[0].between, booted.conflict);
-    assert!(bench.registry.dismiss(&conflicts[0].id).unwrap());
-    assert!(bench.registry.list(0).unwrap().2.is_empty());
+    assert!(bench.registry().dismiss(&conflicts[0].id).unwrap());
+    assert!(bench.registry().list(0).unwrap().2.is_empty());
 }
 
 #[test]
@@ -237,7 +250,7 @@ fn a_second_asker_does_not_make_the_token_of_the_first_void_until_it_takes_the_c
     assert_eq!(bench.take(second.expose()).unwrap_err(), TokenRefusal::Gone);
     assert_eq!(bench.take(&first.0).unwrap_err(), TokenRefusal::Gone);
     // Nor does it report for the machine.
-    assert_eq!(bench.registry.reporter(report.expose()).unwrap(), None);
+    assert_eq!(bench.registry().reporter(report.expose()).unwrap(), None);
     let took: Vec<_> = bench.of(OF_A).clients.into_iter().filter(|client| client.took.is_some()).collect();
     assert_eq!((took.len(), took[0].address), (1, peer(2)));
 }
@@ -246,15 +259,15 @@ fn a_second_asker_does_not_make_the_token_of_the_first_void_until_it_takes_the_c
 fn who_did_not_take_the_configuration_reports_nothing_that_counts() {
     let bench = bench(&[OF_A]);
     let (_, idle) = bench.tokens(A);
-    let reporter = bench.registry.reporter(&idle).unwrap().unwrap();
+    let reporter = bench.registry().reporter(&idle).unwrap().unwrap();
     assert!(!reporter.has_taken, "it may tell that it did not come so far");
     let report = bench.install(A);
-    assert_eq!(bench.registry.reporter(&idle).unwrap(), None);
+    assert_eq!(bench.registry().reporter(&idle).unwrap(), None);
     bench.report(&report, Some(DeploymentEvent::Failed), A);
     assert_eq!(bench.of(OF_A).state, crate::machines::machine::DeploymentState::Failed);
     // A failed install can be retried, and then the previous reporter is not accepted any more.
     let again = bench.install(A);
-    assert_eq!(bench.registry.reporter(&report).unwrap(), None);
+    assert_eq!(bench.registry().reporter(&report).unwrap(), None);
     bench.report(&again, Some(DeploymentEvent::Finished), A);
     assert_eq!(bench.answer(A), INSTALLED);
 }
@@ -369,6 +382,74 @@ fn query(marks: &BTreeSet<usize>) -> Identity {
     told(&marks.iter().map(|mark| MARKS[*mark]).collect::<Vec<_>>().join("&"))
 }
 
+/// Takes these steps with servers that share a state. However they come, no configuration is taken twice, and no machine installs
+/// that none names.
+fn take_steps(place: StorePlace, servers: usize, steps: Vec<Step>) -> Result<(), TestCaseError> {
+    let mut bench = bench_in(place, servers, &[OF_A, "serial-S1.yaml", "asset-tag-T1.yaml", "default.yaml"]);
+    let (mut tokens, mut taken) = (Vec::<(String, String)>::new(), BTreeMap::<String, bool>::new());
+    for step in steps {
+        match step {
+            Step::Boot(marks) => {
+                let identity = query(&marks);
+                let booted = bench.registry().boot(&identity, peer(1), &bench.configurations, NOW).unwrap();
+                if let Some((configuration, report)) = booted.tokens {
+                    tokens.push((configuration.expose().into(), report.expose().into()));
+                    let now: BTreeSet<IdentityKey> = identity_keys::of(&identity);
+                    let named = bench.configurations.naming(&now);
+                    let allowed = bench.machines().iter().any(|machine| {
+                        machine.permission == InstallPermission::Allowed
+                            && machine.assigned.is_none()
+                            && identity_keys::of(&machine.identity).is_subset(&now)
+                    });
+                    prop_assert!(named.len() == 1 || named.is_empty() && allowed, "{identity}");
+                }
+            }
+            Step::Take(number) => {
+                let Some((token, _)) = tokens.get(number) else { continue };
+                if let Ok(taking) = bench.take(token) {
+                    let unit = taking.machine.assigned.clone();
+                    let unit = unit.unwrap_or_else(|| taking.machine.id.to_string());
+                    prop_assert_ne!(taken.insert(unit, true), Some(true), "taken twice");
+                    prop_assert_ne!(taking.machine.permission, InstallPermission::Denied);
+                }
+            }
+            Step::Report(number, event, marks) => {
+                let Some((_, token)) = tokens.get(number) else { continue };
+                let Some(reporter) = bench.registry().reporter(token).unwrap() else { continue };
+                if !reporter.has_taken {
+                    continue;
+                }
+                let event = [
+                    None,
+                    Some(DeploymentEvent::Failed),
+                    Some(DeploymentEvent::Finished),
+                    Some(DeploymentEvent::Joined),
+                ][event];
+                bench
+                    .registry()
+                    .report(reporter.id, event, &query(&marks), &bench.configurations, NOW)
+                    .unwrap();
+                let machine = bench.registry().get(reporter.id).unwrap().unwrap();
+                if !machine.state.is_taken() {
+                    // The install failed and can be retried.
+                    taken.insert(machine.assigned.unwrap_or_else(|| machine.id.to_string()), false);
+                }
+            }
+            Step::Act(number, action) => {
+                let Some(machine) = bench.machines().into_iter().nth(number) else { continue };
+                bench.act(machine.id, action);
+                if action == OperatorAction::Redeploy {
+                    taken.insert(machine.assigned.unwrap_or_else(|| machine.id.to_string()), false);
+                }
+            }
+            Step::Restart => bench = bench.restarted(),
+        }
+        let names: Vec<_> = bench.machines().into_iter().filter_map(|one| one.assigned).collect();
+        prop_assert_eq!(names.len(), names.iter().collect::<BTreeSet<_>>().len());
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
@@ -376,59 +457,84 @@ proptest! {
     fn no_configuration_is_taken_twice_and_no_machine_installs_that_none_names(
         steps in prop::collection::vec(any_step(), 1..60),
     ) {
-        let mut bench = bench(&[OF_A, "serial-S1.yaml", "asset-tag-T1.yaml", "default.yaml"]);
-        let (mut tokens, mut taken) = (Vec::<(String, String)>::new(), BTreeMap::<String, bool>::new());
-        for step in steps {
-            match step {
-                Step::Boot(marks) => {
-                    let identity = query(&marks);
-                    let booted = bench.registry.boot(&identity, peer(1), &bench.configurations, NOW).unwrap();
-                    if let Some((configuration, report)) = booted.tokens {
-                        tokens.push((configuration.expose().into(), report.expose().into()));
-                        let now: BTreeSet<IdentityKey> = identity_keys::of(&identity);
-                        let named = bench.configurations.naming(&now);
-                        let allowed = bench.machines().iter().any(|machine| {
-                            machine.permission == InstallPermission::Allowed
-                                && machine.assigned.is_none()
-                                && identity_keys::of(&machine.identity).is_subset(&now)
-                        });
-                        prop_assert!(named.len() == 1 || named.is_empty() && allowed, "{identity}");
-                    }
-                }
-                Step::Take(number) => {
-                    let Some((token, _)) = tokens.get(number) else { continue };
-                    if let Ok(taking) = bench.take(token) {
-                        let unit = taking.machine.assigned.clone();
-                        let unit = unit.unwrap_or_else(|| taking.machine.id.to_string());
-                        prop_assert_ne!(taken.insert(unit, true), Some(true), "taken twice");
-                        prop_assert_ne!(taking.machine.permission, InstallPermission::Denied);
-                    }
-                }
-                Step::Report(number, event, marks) => {
-                    let Some((_, token)) = tokens.get(number) else { continue };
-                    let Some(reporter) = bench.registry.reporter(token).unwrap() else { continue };
-                    if !reporter.has_taken { continue }
-                    let event = [None, Some(DeploymentEvent::Failed), Some(DeploymentEvent::Finished), Some(DeploymentEvent::Joined)][event];
-                    bench.registry.report(reporter.id, event, &query(&marks), &bench.configurations, NOW).unwrap();
-                    let machine = bench.registry.get(reporter.id).unwrap().unwrap();
-                    if !machine.state.is_taken() {
-                        // The install failed and can be retried.
-                        taken.insert(machine.assigned.unwrap_or_else(|| machine.id.to_string()), false);
-                    }
-                }
-                Step::Act(number, action) => {
-                    let Some(machine) = bench.machines().into_iter().nth(number) else { continue };
-                    bench.act(machine.id, action);
-                    if action == OperatorAction::Redeploy {
-                        taken.insert(machine.assigned.unwrap_or_else(|| machine.id.to_string()), false);
-                    }
-                }
-                Step::Restart => bench = bench.restarted(),
-            }
-            let names: Vec<_> = bench.machines().into_iter().filter_map(|one| one.assigned).collect();
-            prop_assert_eq!(names.len(), names.iter().collect::<BTreeSet<_>>().len());
-        }
+        take_steps(StorePlace::sqlite(), 1, steps)?;
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 5, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_configuration_is_taken_twice_through_several_servers(
+        steps in prop::collection::vec(any_step(), 1..60),
+    ) {
+        take_steps(StorePlace::postgres(), 3, steps)?;
+    }
+}
+
+for_every_store!(
+    of_many_clients_at_once_one_gets_the_configuration,
+    what_one_server_was_told_holds_on_the_others,
+);
+
+/// Servers that share a place, as far as its kind can be shared.
+fn servers(place: &StorePlace) -> Vec<MachineRegistry> {
+    (0..if place.url.is_some() { 3 } else { 1 }).map(|_| place.registry()).collect()
+}
+
+fn of_many_clients_at_once_one_gets_the_configuration(place: &StorePlace) {
+    const CLIENTS: u8 = 16;
+    let (servers, configurations) = (servers(place), configurations(&[OF_A]));
+    for round in 0..5 {
+        let now = NOW.plus(round);
+        let start = std::sync::Barrier::new(CLIENTS.into());
+        let client = |number: u8| {
+            let server = |number: u8| &servers[usize::from(number) % servers.len()];
+            start.wait();
+            let booted = server(number).boot(&told(A), peer(number), &configurations, now).unwrap();
+            assert_eq!(booted.answer, BootAnswer::Install);
+            let (token, report) = booted.tokens.unwrap();
+            start.wait();
+            let taken =
+                server(number + 1).take(token.expose(), peer(number), &configurations, HOUR, now).unwrap();
+            start.wait();
+            // Only who has taken it reports.
+            let reporter = server(number + 2).reporter(report.expose()).unwrap();
+            assert_eq!(reporter.is_some_and(|reporter| reporter.has_taken), taken.is_ok());
+            taken.is_ok()
+        };
+        let taken = std::thread::scope(|scope| {
+            let clients: Vec<_> = (0..CLIENTS).map(|number| scope.spawn(move || client(number))).collect();
+            clients.into_iter().map(|client| client.join().unwrap()).filter(|taken| *taken).count()
+        });
+        assert_eq!(taken, 1, "round {round}");
+        let (machines, _, _) = servers[0].list(usize::MAX).unwrap();
+        assert_eq!((machines.len(), machines[0].state), (1, DeploymentState::Installing));
+        servers[0].act(machines[0].id, OperatorAction::Redeploy, &configurations, now).unwrap();
+    }
+}
+
+fn what_one_server_was_told_holds_on_the_others(place: &StorePlace) {
+    let (servers, configurations) = (servers(place), configurations(&[OF_A, "default.yaml"]));
+    let (one, other) = (&servers[0], servers.last().unwrap());
+    let (token, report) = one.boot(&told(A), peer(1), &configurations, NOW).unwrap().tokens.unwrap();
+    let id = other.list(1).unwrap().0[0].id;
+    // A token of one server counts on the others, until an operator denies the machine there.
+    assert!(other.reporter(report.expose()).unwrap().is_some());
+    other.act(id, OperatorAction::Deny, &configurations, NOW).unwrap();
+    assert_eq!(one.reporter(report.expose()).unwrap(), None);
+    let taken = one.take(token.expose(), peer(1), &configurations, HOUR, NOW).unwrap();
+    assert_eq!(taken.map(|handout| handout.name).unwrap_err(), TokenRefusal::Gone);
+    let answer = one.boot(&told(A), peer(1), &configurations, NOW).unwrap().answer;
+    assert_eq!(answer, BootAnswer::Disk(DiskBootReason::Denied));
+    // So does the permission of a machine that no configuration names.
+    one.boot(&told(B), peer(2), &configurations, NOW).unwrap();
+    let stranger = other.list(2).unwrap().0.into_iter().find(|machine| machine.id != id).unwrap();
+    other.act(stranger.id, OperatorAction::Allow, &configurations, NOW).unwrap();
+    assert_eq!(one.boot(&told(B), peer(2), &configurations, NOW).unwrap().answer, BootAnswer::Install);
+    // The token of the page is one for all of them, and another one for each start of a server that is alone.
+    let same = one.fleet_token().unwrap().expose() == other.fleet_token().unwrap().expose();
+    assert_eq!(same, place.url.is_some());
 }
 
 /// Counts the turns of the writer.
@@ -443,13 +549,18 @@ impl MachineStore for CountingStore {
         self.inner.key()
     }
 
+    fn is_shared(&self) -> bool {
+        self.inner.is_shared()
+    }
+
     fn transact(
         &self,
+        lock: crate::machines::store::WriteLock,
         durability: Durability,
         change: crate::machines::store::TransactionBody<'_>,
     ) -> Result<()> {
         self.turns.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-        self.inner.transact(durability, change)
+        self.inner.transact(lock, durability, change)
     }
 
     fn look(&self, look: crate::machines::store::SnapshotBody<'_>) -> Result<()> {
@@ -461,7 +572,7 @@ impl MachineStore for CountingStore {
 fn a_configured_machine_waits_for_few_turns_of_the_writer_however_many_strangers_ask() {
     let directory = tempfile::tempdir().unwrap();
     let turns = std::sync::Arc::<std::sync::atomic::AtomicUsize>::default();
-    let inner = SqliteStore::open(directory.path()).unwrap();
+    let inner = SqliteStore::open(&directory.path().join(sqlite::NAME)).unwrap();
     let registry = MachineRegistry::new(Box::new(CountingStore { inner, turns: turns.clone() }));
     let configurations = configurations(&[OF_A]);
     let count = || turns.load(std::sync::atomic::Ordering::SeqCst);

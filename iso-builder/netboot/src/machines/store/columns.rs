@@ -1,18 +1,19 @@
 //! Conversion between records and rows.
 
 use anyhow::{Context, Result};
-use rusqlite::Row;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
 use super::conflict::IdentityConflict;
+use super::run::RunRecord;
+use super::sql::{SqlRow, SqlValue};
 use crate::machines::id::MachineId;
 use crate::machines::machine::{DeploymentState, InstallPermission, Machine};
 use crate::moment::Moment;
 
 /// The order in which an operator has to look at records; 0 is first.
-pub(super) fn attention(machine: &Machine) -> u8 {
+pub(super) fn attention(machine: &Machine) -> u32 {
     match (machine.state, machine.permission) {
         (DeploymentState::Failed, _) => 0,
         (DeploymentState::Installing | DeploymentState::WaitingForCluster, _) => 1,
@@ -24,40 +25,58 @@ pub(super) fn attention(machine: &Machine) -> u8 {
     }
 }
 
-pub(super) fn machine(row: &Row<'_>) -> Result<Machine> {
-    let moment = |column| row.get(column).map(|seconds: i64| Moment(seconds.unsigned_abs()));
+pub(super) fn machine(mut row: SqlRow) -> Result<Machine> {
     Ok(Machine {
-        id: MachineId::of(Uuid::from_bytes(row.get(0)?)),
-        assigned: row.get(1)?,
-        identity: of_json(&row.get::<_, String>(2)?)?,
-        state: of_word(row.get(3)?)?,
-        permission: of_word(row.get(4)?)?,
-        configuration: row.get(5)?,
-        first_seen: moment(6)?,
-        last_seen: moment(7)?,
-        since: moment(8)?,
-        generation: row.get(9)?,
-        taken: row.get::<_, Option<String>>(10)?.as_deref().map(of_json).transpose()?,
-        clients: of_json(&row.get::<_, String>(11)?)?,
+        id: id(&mut row)?,
+        assigned: row.take()?,
+        identity: of_json(&row.take::<String>()?)?,
+        state: of_word(row.take()?)?,
+        permission: of_word(row.take()?)?,
+        configuration: row.take()?,
+        first_seen: moment(&mut row)?,
+        last_seen: moment(&mut row)?,
+        since: moment(&mut row)?,
+        generation: row.take()?,
+        taken: row.take::<Option<String>>()?.as_deref().map(of_json).transpose()?,
+        clients: of_json(&row.take::<String>()?)?,
     })
 }
 
-pub(super) fn conflict(row: &Row<'_>) -> Result<IdentityConflict> {
-    let moment = |column| row.get(column).map(|seconds: i64| Moment(seconds.unsigned_abs()));
+pub(super) fn conflict(mut row: SqlRow) -> Result<IdentityConflict> {
     Ok(IdentityConflict {
-        id: row.get(0)?,
-        address: row.get::<_, String>(1)?.parse().context("reading the address of a conflict")?,
-        told: row.get(2)?,
-        between: of_json(&row.get::<_, String>(3)?)?,
-        first: moment(4)?,
-        last: moment(5)?,
-        times: row.get::<_, i64>(6)?.unsigned_abs(),
+        id: row.take()?,
+        address: row.take::<String>()?.parse().context("reading the address of a conflict")?,
+        told: row.take()?,
+        between: of_json(&row.take::<String>()?)?,
+        first: moment(&mut row)?,
+        last: moment(&mut row)?,
+        times: row.take::<i64>()?.unsigned_abs(),
     })
 }
 
-/// SQLite's integers are signed.
-pub(super) fn seconds(moment: Moment) -> i64 {
-    i64::try_from(moment.0).unwrap_or(i64::MAX)
+pub(super) fn run(mut row: SqlRow) -> Result<(MachineId, RunRecord)> {
+    let machine = id(&mut row)?;
+    let (run, heard) = (row.take()?, row.take::<Option<i64>>()?);
+    let heard = heard.map(|seconds| Moment(seconds.unsigned_abs()));
+    Ok((machine, RunRecord { run, heard, has_log: row.take::<Option<i64>>()?.is_some() }))
+}
+
+pub(super) fn id(row: &mut SqlRow) -> Result<MachineId> {
+    let bytes: Vec<u8> = row.take()?;
+    Ok(MachineId::of(Uuid::from_slice(&bytes).context("reading the number of a machine")?))
+}
+
+pub(super) fn bytes(id: MachineId) -> SqlValue {
+    SqlValue::Bytes(id.as_uuid().as_bytes().to_vec())
+}
+
+fn moment(row: &mut SqlRow) -> Result<Moment> {
+    row.take().map(|seconds: i64| Moment(seconds.unsigned_abs()))
+}
+
+/// Integers of databases are signed.
+pub(super) fn seconds(moment: Moment) -> SqlValue {
+    i64::try_from(moment.0).unwrap_or(i64::MAX).into()
 }
 
 pub(super) fn json(value: &impl Serialize) -> Result<String> {

@@ -1,5 +1,5 @@
-//! Imports what earlier versions of this program kept: one JSON file with all machines, `machines.json`. It is imported
-//! once, whatever its size, and renamed.
+//! Imports what earlier versions of this program kept, one JSON file with all machines, `machines.json`, and what a server kept
+//! in a file before it got a database. Each is imported once, whatever its size, and renamed.
 //!
 //! Tokens are not imported: a machine that is being installed at that time reports no more, and one that was told to boot and
 //! has not taken its configuration has to be booted again.
@@ -10,9 +10,11 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow};
 use base::failure::{Class, Classify};
+use base::files;
 use model::machine::Identity;
 use serde::Deserialize;
 
+use super::sqlite::{self, SqliteStore};
 use super::unreadable::unreadable;
 use super::{Durability, MachineStore};
 use crate::machines::id::MachineId;
@@ -20,8 +22,9 @@ use crate::machines::machine::{DeploymentState, InstallPermission, Machine};
 use crate::moment::Moment;
 
 const NAME: &str = "machines.json";
-/// The file's name after the import.
+/// The names of the files after their import.
 const MIGRATED: &str = "machines.json.migrated";
+const MIGRATED_FILE: &str = "machines.db.migrated";
 const FORMAT: u32 = 1;
 
 #[derive(Deserialize)]
@@ -53,8 +56,8 @@ fn is_fallback(name: &str) -> bool {
     matches!(name, "default.yaml" | "default.yml")
 }
 
-/// Imports the file in `directory`, if there is one.
-pub(super) fn run(directory: &Path, store: &dyn MachineStore) -> Result<()> {
+/// Imports the file of an earlier version in `directory`, if there is one.
+pub(super) fn from_json(directory: &Path, store: &dyn MachineStore) -> Result<()> {
     let path = directory.join(NAME);
     let what = || format!("importing {}", path.display());
     if !fs::exists(&path).class(Class::DiskIo, what)? {
@@ -62,13 +65,31 @@ pub(super) fn run(directory: &Path, store: &dyn MachineStore) -> Result<()> {
     }
     let bytes = fs::read(&path).class(Class::DiskIo, what)?;
     let content: MachinesFile =
-        serde_json::from_slice(&bytes).map_err(|error| unreadable(&path, error.into()))?;
+        serde_json::from_slice(&bytes).map_err(|error| unreadable(path.display(), error.into()))?;
     if content.format != FORMAT {
         let why = anyhow!("it has format {}, and this program reads format {FORMAT}", content.format);
-        return Err(unreadable(&path, why));
+        return Err(unreadable(path.display(), why));
     }
-    let machines = merged(content.machines.into_iter().map(record));
-    // If the server ends before the file is renamed, it is imported again: existing records are kept.
+    add(merged(content.machines.into_iter().map(record)), store)?;
+    put_away(&path, MIGRATED)
+}
+
+/// Imports the machines of a server that kept its state in a file of `directory`, if there is one: in a database that does not know
+/// them, installed machines would install again.
+pub(super) fn from_file(directory: &Path, store: &dyn MachineStore) -> Result<()> {
+    let path = directory.join(sqlite::NAME);
+    if !fs::exists(&path).class(Class::DiskIo, || format!("importing {}", path.display()))? {
+        return Ok(());
+    }
+    let file = SqliteStore::with_lock(&path, None)?;
+    let from: &dyn MachineStore = &file;
+    add(from.read(|records| records.list(usize::MAX))?, store)?;
+    drop(file);
+    put_away(&path, MIGRATED_FILE)
+}
+
+/// Adds machines. Existing records are kept: if the server ends before the file is renamed, it is imported again.
+fn add(machines: Vec<Machine>, store: &dyn MachineStore) -> Result<()> {
     store.change(Durability::Full, |records| {
         for machine in machines {
             let assigned = machine.assigned.as_deref().map(|name| records.assigned(name)).transpose()?;
@@ -77,8 +98,13 @@ pub(super) fn run(directory: &Path, store: &dyn MachineStore) -> Result<()> {
             }
         }
         Ok(())
-    })?;
-    fs::rename(&path, directory.join(MIGRATED)).class(Class::DiskIo, what)?;
+    })
+}
+
+/// Renames a file that was imported.
+fn put_away(path: &Path, name: &str) -> Result<()> {
+    let (what, directory) = (|| format!("importing {}", path.display()), files::parent(path));
+    fs::rename(path, directory.join(name)).class(Class::DiskIo, what)?;
     File::open(directory).and_then(|directory| directory.sync_all()).class(Class::DiskIo, what)
 }
 

@@ -1,69 +1,103 @@
 //! The records in the tables of the database, read and written within one transaction.
 
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Result, anyhow};
-use rusqlite::{Connection, params};
-use uuid::Uuid;
+use anyhow::{Context, Result};
 
-use super::columns::{attention, conflict, json, machine, seconds, word};
+use super::columns::{attention, bytes, conflict, id, json, machine, run, seconds, word};
 use super::conflict::IdentityConflict;
+use super::run::RunRecord;
+use super::sql::{SqlRow, SqlTransaction, SqlValue};
 use crate::machines::id::MachineId;
 use crate::machines::identity_keys::{self, IdentityKey};
 use crate::machines::machine::Machine;
+use crate::moment::Moment;
 
 /// The most records of machines that only sent a request and that no configuration names. Anybody on the network can
 /// invent more.
 pub(super) const MOST_STRANGERS: u32 = 1000;
 pub(super) const MOST_CONFLICTS: u32 = 100;
 /// The most records that a lookup by identifiers returns: two are a conflict already.
-const MOST_FOUND: u8 = 8;
+const MOST_FOUND: u32 = 8;
+/// All logs together, in bytes; beyond it the oldest are removed.
+pub(super) const MOST_LOGS: i64 = 32 << 20;
 
 /// The columns of a record, in the order in which [`machine`] reads them.
 const COLUMNS: &str = "id, assigned, identity, state, permission, configuration, first_seen, last_seen, since, \
                        generation, taken, clients";
+/// The records that an operator has to look at come first.
+const ORDER: &str = "attention, last_seen DESC";
+/// The columns of a run, in the order in which [`run`] reads them.
+const RUNS: &str = "SELECT runs.machine, runs.run, runs.heard, logs.size FROM runs \
+                    LEFT JOIN logs ON logs.machine = runs.machine";
 
 /// The records as one transaction sees them.
 #[derive(Debug)]
-pub struct MachineRecords<'a>(pub(super) &'a Connection);
+pub struct MachineRecords<'a>(RefCell<&'a mut dyn SqlTransaction>);
 
-impl MachineRecords<'_> {
+impl<'a> MachineRecords<'a> {
+    pub(super) fn new(transaction: &'a mut dyn SqlTransaction) -> Self {
+        Self(RefCell::new(transaction))
+    }
+
+    fn query(&self, sql: &str, values: &[SqlValue]) -> Result<Vec<SqlRow>> {
+        self.0.borrow_mut().query(sql, values)
+    }
+
+    fn execute(&self, sql: &str, values: &[SqlValue]) -> Result<u64> {
+        self.0.borrow_mut().execute(sql, values)
+    }
+
+    fn machines(&self, condition: &str, values: &[SqlValue]) -> Result<Vec<Machine>> {
+        let rows = self.query(&format!("SELECT {COLUMNS} FROM machines {condition}"), values)?;
+        rows.into_iter().map(machine).collect()
+    }
+
     pub fn get(&self, id: MachineId) -> Result<Option<Machine>> {
-        self.one("id = ?1", id.as_uuid().as_bytes())
+        Ok(self.machines("WHERE id = $1", &[bytes(id)])?.pop())
     }
 
     /// The record to which a configuration is assigned.
     pub fn assigned(&self, configuration: &str) -> Result<Option<Machine>> {
-        self.one("assigned = ?1", configuration)
+        Ok(self.machines("WHERE assigned = $1", &[configuration.into()])?.pop())
+    }
+
+    /// The configurations that have a record.
+    pub fn assignments(&self) -> Result<BTreeSet<String>> {
+        let rows = self.query("SELECT assigned FROM machines WHERE assigned IS NOT NULL", &[])?;
+        rows.into_iter().map(|mut row| row.take()).collect()
+    }
+
+    /// The first record whose machine was offered this configuration last.
+    pub fn offered(&self, configuration: &str) -> Result<Option<Machine>> {
+        let condition = format!("WHERE configuration = $1 ORDER BY {ORDER} LIMIT 1");
+        Ok(self.machines(&condition, &[configuration.into()])?.pop())
     }
 
     /// The records that have one of these identifiers; only the first few.
     pub fn with_any(&self, marks: &BTreeSet<IdentityKey>) -> Result<Vec<Machine>> {
-        let mut found = BTreeSet::new();
-        let mut lookup = self.0.prepare_cached("SELECT machine FROM marks WHERE mark = ?1 LIMIT ?2")?;
-        for mark in marks {
-            let ids =
-                lookup.query_map(params![mark.as_str(), MOST_FOUND], |row| row.get::<_, [u8; 16]>(0))?;
-            for id in ids {
-                found.insert(MachineId::of(Uuid::from_bytes(id?)));
-            }
-            if found.len() >= usize::from(MOST_FOUND) {
-                break;
-            }
+        if marks.is_empty() {
+            return Ok(Vec::new());
         }
-        found.into_iter().filter_map(|id| self.get(id).transpose()).collect()
+        let named: Vec<String> = (1..=marks.len()).map(|number| format!("${number}")).collect();
+        let condition = format!(
+            "WHERE id IN (SELECT DISTINCT machine FROM marks WHERE mark IN ({}) LIMIT ${}) ORDER BY id",
+            named.join(", "),
+            marks.len() + 1,
+        );
+        let values = marks.iter().map(|mark| mark.as_str().into());
+        self.machines(&condition, &values.chain([MOST_FOUND.into()]).collect::<Vec<_>>())
     }
 
     /// The first `limit` records, beginning with those that an operator has to look at.
     pub fn list(&self, limit: usize) -> Result<Vec<Machine>> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let sql = format!("SELECT {COLUMNS} FROM machines ORDER BY attention, last_seen DESC LIMIT ?1");
-        let mut statement = self.0.prepare_cached(&sql)?;
-        statement.query_and_then([limit], machine)?.collect()
+        self.machines(&format!("ORDER BY {ORDER} LIMIT $1"), &[number(limit)])
     }
 
     pub fn count(&self) -> Result<usize> {
-        let count: i64 = self.0.query_row("SELECT count(*) FROM machines", [], |row| row.get(0))?;
+        let mut rows = self.query("SELECT count(*) FROM machines", &[])?;
+        let count: i64 = rows.pop().map_or(Ok(0), |mut row| row.take())?;
         Ok(usize::try_from(count)?)
     }
 
@@ -71,104 +105,159 @@ impl MachineRecords<'_> {
     pub fn conflicts(&self) -> Result<Vec<IdentityConflict>> {
         let sql =
             "SELECT id, address, told, parties, first, last, times FROM conflicts ORDER BY last DESC, id";
-        let mut statement = self.0.prepare_cached(sql)?;
-        statement.query_and_then([], conflict)?.collect()
+        self.query(sql, &[])?.into_iter().map(conflict).collect()
     }
 
     /// Adds a record, or replaces the one with its id.
     pub fn put(&mut self, machine: &Machine) -> Result<()> {
-        let id = machine.id.as_uuid().as_bytes();
         let sql = format!(
-            "INSERT OR REPLACE INTO machines ({COLUMNS}, stranger, attention) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)"
+            "INSERT INTO machines ({COLUMNS}, stranger, attention) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) \
+             ON CONFLICT (id) DO UPDATE SET assigned = excluded.assigned, identity = excluded.identity, \
+             state = excluded.state, permission = excluded.permission, configuration = excluded.configuration, \
+             first_seen = excluded.first_seen, last_seen = excluded.last_seen, since = excluded.since, \
+             generation = excluded.generation, taken = excluded.taken, clients = excluded.clients, \
+             stranger = excluded.stranger, attention = excluded.attention"
         );
         let Machine { assigned, configuration, first_seen, last_seen, since, generation, .. } = machine;
-        // Else REPLACE would remove the other record of the same configuration.
-        let other = assigned.as_deref().map(|name| self.assigned(name)).transpose()?.flatten();
-        if other.is_some_and(|other| other.id != machine.id) {
-            return Err(anyhow!("there are two records for {}", assigned.as_deref().unwrap_or_default()));
-        }
-        self.0.prepare_cached(&sql)?.execute(params![
-            id,
-            assigned,
-            json(&machine.identity)?,
-            word(machine.state)?,
-            word(machine.permission)?,
-            configuration,
+        let values = [
+            bytes(machine.id),
+            assigned.clone().into(),
+            json(&machine.identity)?.into(),
+            word(machine.state)?.into(),
+            word(machine.permission)?.into(),
+            configuration.clone().into(),
             seconds(*first_seen),
             seconds(*last_seen),
             seconds(*since),
-            generation,
-            machine.taken.as_ref().map(json).transpose()?,
-            json(&machine.clients)?,
-            machine.is_stranger(),
-            attention(machine),
-        ])?;
+            (*generation).into(),
+            machine.taken.as_ref().map(json).transpose()?.into(),
+            json(&machine.clients)?.into(),
+            machine.is_stranger().into(),
+            attention(machine).into(),
+        ];
+        // A second record for one configuration is an error: its column is unique.
+        self.execute(&sql, &values).with_context(|| format!("storing the record of {}", machine.name()))?;
         self.index(machine)
     }
 
+    /// Removes a record with everything that belongs to it.
     pub fn remove(&mut self, id: MachineId) -> Result<()> {
-        let id = id.as_uuid().as_bytes();
-        self.0.prepare_cached("DELETE FROM marks WHERE machine = ?1")?.execute([id])?;
-        self.0.prepare_cached("DELETE FROM machines WHERE id = ?1")?.execute([id])?;
+        for table in ["marks", "runs", "logs"] {
+            self.execute(&format!("DELETE FROM {table} WHERE machine = $1"), &[bytes(id)])?;
+        }
+        self.execute("DELETE FROM machines WHERE id = $1", &[bytes(id)])?;
         Ok(())
     }
 
     /// Removes the strangers that were seen the longest ago, so that fewer than [`MOST_STRANGERS`] remain.
     pub fn make_room_for_a_stranger(&mut self) -> Result<()> {
-        // The subquery reads only the index of strangers, whose size is limited.
-        let sql = "SELECT id FROM machines WHERE stranger ORDER BY last_seen LIMIT \
-                   max(0, (SELECT count(*) FROM machines WHERE stranger) - ?1)";
-        let mut statement = self.0.prepare_cached(sql)?;
-        let ids = statement.query_map([MOST_STRANGERS - 1], |row| row.get::<_, [u8; 16]>(0))?;
-        let ids: Vec<[u8; 16]> = ids.collect::<rusqlite::Result<_>>()?;
-        ids.into_iter().try_for_each(|id| self.remove(MachineId::of(Uuid::from_bytes(id))))
+        // The newest are skipped. Both queries read only the index of strangers, whose size is limited.
+        let sql = "SELECT id FROM machines WHERE stranger ORDER BY last_seen DESC LIMIT $1 OFFSET $2";
+        let rows = self.query(sql, &[i64::MAX.into(), (MOST_STRANGERS - 1).into()])?;
+        let ids: Vec<MachineId> = rows.into_iter().map(|mut row| id(&mut row)).collect::<Result<_>>()?;
+        ids.into_iter().try_for_each(|id| self.remove(id))
     }
 
     /// Adds a conflict or counts it again; beyond [`MOST_CONFLICTS`] the oldest is removed.
     pub fn add_conflict(&mut self, conflict: &IdentityConflict) -> Result<()> {
         let IdentityConflict { id, address, told, between, first, last, times } = conflict;
         let sql = "INSERT INTO conflicts (id, address, told, parties, first, last, times) \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) \
-                   ON CONFLICT (id) DO UPDATE SET told = excluded.told, last = excluded.last, times = times + 1";
-        let (first, last) = (seconds(*first), seconds(*last));
+                   VALUES ($1, $2, $3, $4, $5, $6, $7) \
+                   ON CONFLICT (id) DO UPDATE SET told = excluded.told, last = excluded.last, \
+                   times = conflicts.times + 1";
         let times = i64::try_from(*times).unwrap_or(i64::MAX);
-        let values = params![id, address.to_string(), told, json(between)?, first, last, times];
-        self.0.prepare_cached(sql)?.execute(values)?;
+        let values = [
+            id.clone().into(),
+            address.to_string().into(),
+            told.clone().into(),
+            json(between)?.into(),
+            seconds(*first),
+            seconds(*last),
+            times.into(),
+        ];
+        self.execute(sql, &values)?;
         let sql =
-            "DELETE FROM conflicts WHERE id NOT IN (SELECT id FROM conflicts ORDER BY last DESC LIMIT ?1)";
-        self.0.prepare_cached(sql)?.execute([MOST_CONFLICTS])?;
+            "DELETE FROM conflicts WHERE id NOT IN (SELECT id FROM conflicts ORDER BY last DESC LIMIT $1)";
+        self.execute(sql, &[MOST_CONFLICTS.into()])?;
         Ok(())
     }
 
     /// Returns whether it was there.
     pub fn remove_conflict(&mut self, id: &str) -> Result<bool> {
-        Ok(self.0.prepare_cached("DELETE FROM conflicts WHERE id = ?1")?.execute([id])? > 0)
+        Ok(self.execute("DELETE FROM conflicts WHERE id = $1", &[id.into()])? > 0)
     }
 
-    fn one(&self, condition: &str, value: impl rusqlite::ToSql) -> Result<Option<Machine>> {
-        let sql = format!("SELECT {COLUMNS} FROM machines WHERE {condition}");
-        let mut statement = self.0.prepare_cached(&sql)?;
-        let mut rows = statement.query([value])?;
-        rows.next()?.map(machine).transpose()
+    /// The reports of a machine's latest run.
+    pub fn run(&self, machine: MachineId) -> Result<Option<RunRecord>> {
+        let rows = self.query(&format!("{RUNS} WHERE runs.machine = $1"), &[bytes(machine)])?;
+        Ok(rows.into_iter().map(run).collect::<Result<Vec<_>>>()?.pop().map(|(_, run)| run))
+    }
+
+    /// The runs of the machines that [`MachineRecords::list`] returns.
+    pub fn runs(&self, limit: usize) -> Result<BTreeMap<MachineId, RunRecord>> {
+        let first = format!("SELECT id FROM machines ORDER BY {ORDER} LIMIT $1");
+        let rows = self.query(&format!("{RUNS} WHERE runs.machine IN ({first})"), &[number(limit)])?;
+        rows.into_iter().map(run).collect()
+    }
+
+    /// Adds a run, or replaces that of the same machine. Its log is stored by [`MachineRecords::put_log`].
+    pub fn put_run(&mut self, machine: MachineId, run: &RunRecord) -> Result<()> {
+        let sql = "INSERT INTO runs (machine, run, heard) VALUES ($1, $2, $3) \
+                   ON CONFLICT (machine) DO UPDATE SET run = excluded.run, heard = excluded.heard";
+        self.execute(sql, &[bytes(machine), run.run.clone().into(), run.heard.map(seconds).into()])?;
+        Ok(())
+    }
+
+    /// The log of a machine's latest run.
+    pub fn log(&self, machine: MachineId) -> Result<Option<String>> {
+        let mut rows = self.query("SELECT log FROM logs WHERE machine = $1", &[bytes(machine)])?;
+        rows.pop().map(|mut row| row.take()).transpose()
+    }
+
+    /// Replaces the log of a machine's run; beyond [`MOST_LOGS`] the oldest logs of other machines are removed.
+    pub fn put_log(&mut self, machine: MachineId, log: &str, now: Moment) -> Result<()> {
+        let sql = "INSERT INTO logs (machine, log, size, received) VALUES ($1, $2, $3, $4) \
+                   ON CONFLICT (machine) DO UPDATE SET log = excluded.log, size = excluded.size, \
+                   received = excluded.received";
+        let size = i64::try_from(log.len())?;
+        self.execute(sql, &[bytes(machine), log.into(), size.into(), seconds(now)])?;
+        let sql = "SELECT machine, size FROM logs WHERE machine <> $1 ORDER BY received DESC";
+        let mut total = size;
+        for mut row in self.query(sql, &[bytes(machine)])? {
+            let other = id(&mut row)?;
+            total += row.take::<i64>()?;
+            if total > MOST_LOGS {
+                self.remove_log(other)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn remove_log(&mut self, machine: MachineId) -> Result<()> {
+        self.execute("DELETE FROM logs WHERE machine = $1", &[bytes(machine)])?;
+        Ok(())
     }
 
     /// Updates the identifiers of a record.
     fn index(&mut self, machine: &Machine) -> Result<()> {
-        let id = machine.id.as_uuid().as_bytes();
         let wanted = identity_keys::of(&machine.identity);
-        let mut statement = self.0.prepare_cached("SELECT mark FROM marks WHERE machine = ?1")?;
-        let found = statement.query_map([id], |row| row.get::<_, String>(0))?;
-        let found: BTreeSet<String> = found.collect::<rusqlite::Result<_>>()?;
-        let mut add = self.0.prepare_cached("INSERT INTO marks (mark, machine) VALUES (?1, ?2)")?;
+        let rows = self.query("SELECT mark FROM marks WHERE machine = $1", &[bytes(machine.id)])?;
+        let found: BTreeSet<String> = rows.into_iter().map(|mut row| row.take()).collect::<Result<_>>()?;
         for mark in wanted.iter().filter(|mark| !found.contains(mark.as_str())) {
-            add.execute(params![mark.as_str(), id])?;
+            let values = [mark.as_str().into(), bytes(machine.id)];
+            self.execute("INSERT INTO marks (mark, machine) VALUES ($1, $2)", &values)?;
         }
-        let mut remove = self.0.prepare_cached("DELETE FROM marks WHERE mark = ?1 AND machine = ?2")?;
         let wanted: BTreeSet<&str> = wanted.iter().map(IdentityKey::as_str).collect();
-        for mark in found.iter().filter(|mark| !wanted.contains(mark.as_str())) {
-            remove.execute(params![mark, id])?;
+        for mark in found.into_iter().filter(|mark| !wanted.contains(mark.as_str())) {
+            let values = [mark.into(), bytes(machine.id)];
+            self.execute("DELETE FROM marks WHERE mark = $1 AND machine = $2", &values)?;
         }
         Ok(())
     }
+}
+
+/// A limit of rows.
+fn number(limit: usize) -> SqlValue {
+    i64::try_from(limit).unwrap_or(i64::MAX).into()
 }

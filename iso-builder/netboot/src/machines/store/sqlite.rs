@@ -1,65 +1,36 @@
 //! The records in a file: SQLite with a write-ahead log (<https://sqlite.org/wal.html>).
 //!
 //! There are two connections: one that writes, and one that reads, for which the first does not wait. A commit with
-//! `synchronous=FULL` reaches the disk before it returns, with `NORMAL` the kernel.
+//! `synchronous=FULL` reaches the disk before it returns, with `NORMAL` the kernel. SQLite's `user_version` is the version of
+//! the tables.
 
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, anyhow};
-use base::failure::{Class, Classify, Failure};
+use base::failure::{Class, Classify};
 use base::files;
-use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Connection, TransactionBehavior, params_from_iter};
 
+use super::lock::{StateLock, lock};
 use super::records::MachineRecords;
+use super::schema::{self, SqlDialect};
+use super::sql::{SqlRow, SqlTransaction, SqlValue};
 use super::unreadable::unreadable;
-use super::{Durability, MachineStore, SnapshotBody, TransactionBody};
+use super::{Durability, MachineStore, SnapshotBody, TransactionBody, WriteLock};
 use crate::machines::token;
 
-/// In the state directory.
+/// The file in the state directory, unless another one is named.
 pub const NAME: &str = "machines.db";
-/// SQLite's `user_version`.
-const FORMAT: i64 = 1;
 /// SQLite's `application_id`, which tells this file from other databases: "NQRs".
 const APPLICATION: i64 = 0x4e51_5273;
 
-const TABLES: &str = "
-CREATE TABLE key (value BLOB NOT NULL);
-CREATE TABLE machines (
-    id BLOB PRIMARY KEY NOT NULL,
-    assigned TEXT UNIQUE,
-    identity TEXT NOT NULL,
-    state TEXT NOT NULL,
-    permission TEXT NOT NULL,
-    configuration TEXT,
-    first_seen INTEGER NOT NULL,
-    last_seen INTEGER NOT NULL,
-    since INTEGER NOT NULL,
-    generation INTEGER NOT NULL,
-    taken TEXT,
-    clients TEXT NOT NULL,
-    stranger INTEGER NOT NULL,
-    attention INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX strangers ON machines (last_seen) WHERE stranger;
-CREATE INDEX attention ON machines (attention, last_seen);
-CREATE TABLE marks (mark TEXT NOT NULL, machine BLOB NOT NULL, PRIMARY KEY (mark, machine)) WITHOUT ROWID;
-CREATE INDEX marks_of ON marks (machine);
-CREATE TABLE conflicts (
-    id TEXT PRIMARY KEY NOT NULL,
-    address TEXT NOT NULL,
-    told TEXT NOT NULL,
-    parties TEXT NOT NULL,
-    first INTEGER NOT NULL,
-    last INTEGER NOT NULL,
-    times INTEGER NOT NULL
-) WITHOUT ROWID;
-";
+const DIALECT: SqlDialect =
+    SqlDialect { bytes: "BLOB", integer: "INTEGER", boolean: "INTEGER", keyed: " WITHOUT ROWID" };
 
 /// Locked by one server at a time.
 pub struct SqliteStore {
@@ -67,7 +38,7 @@ pub struct SqliteStore {
     key: [u8; token::KEY],
     writer: Mutex<Connection>,
     reader: Mutex<Connection>,
-    _lock: Flock<File>,
+    _lock: Option<StateLock>,
 }
 
 impl fmt::Debug for SqliteStore {
@@ -77,12 +48,16 @@ impl fmt::Debug for SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the store in `directory`, or makes it, and imports the file of an earlier version of this program. A file
-    /// that cannot be read is [`Class::Invalid`]: if it was taken for empty, every machine would install again.
-    pub fn open(directory: &Path) -> Result<Self> {
+    /// Opens the store in the file `path`, or makes it, and locks its directory. A file that cannot be read is [`Class::Invalid`]: if it was taken for empty, every machine would install again.
+    pub fn open(path: &Path) -> Result<Self> {
+        let directory = files::parent(path);
         files::make_directory(directory, 0o700).class(Class::DiskIo, || "preparing --state".into())?;
-        let lock = lock(&directory.join("lock"))?;
-        let path = directory.join(NAME);
+        Self::with_lock(path, Some(lock(directory)?))
+    }
+
+    /// Opens the store in the file `path`, whose directory is locked already unless this is its lock.
+    pub(super) fn with_lock(path: &Path, lock: Option<StateLock>) -> Result<Self> {
+        let path = path.to_owned();
         let open = || -> Result<_> {
             // SQLite gives the journal the mode of the file.
             OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
@@ -92,10 +67,8 @@ impl SqliteStore {
             reader.pragma_update(None, "query_only", true)?;
             Ok((key, writer, reader))
         };
-        let (key, writer, reader) = open().map_err(|error| unreadable(&path, error))?;
-        let store = Self { path, key, writer: Mutex::new(writer), reader: Mutex::new(reader), _lock: lock };
-        super::import::run(directory, &store)?;
-        Ok(store)
+        let (key, writer, reader) = open().map_err(|error| unreadable(path.display(), error))?;
+        Ok(Self { path, key, writer: Mutex::new(writer), reader: Mutex::new(reader), _lock: lock })
     }
 }
 
@@ -104,7 +77,12 @@ impl MachineStore for SqliteStore {
         self.key
     }
 
-    fn transact(&self, durability: Durability, change: TransactionBody<'_>) -> Result<()> {
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    // There is one writer, so that nothing more is to be locked.
+    fn transact(&self, _: WriteLock, durability: Durability, change: TransactionBody<'_>) -> Result<()> {
         let what = || "storing the state of the machines".to_owned();
         let mut connection = locked(&self.writer);
         let synchronous = match durability {
@@ -115,7 +93,7 @@ impl MachineStore for SqliteStore {
         // It is rolled back if it is dropped before it is committed.
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate);
         let transaction = transaction.class(Class::DiskIo, what)?;
-        change(&mut MachineRecords(&transaction))?;
+        change(&mut MachineRecords::new(&mut &*transaction))?;
         transaction.commit().class(Class::DiskIo, what)
     }
 
@@ -123,8 +101,48 @@ impl MachineStore for SqliteStore {
         let what = || "reading the state of the machines".to_owned();
         let mut connection = locked(&self.reader);
         let transaction = connection.transaction().class(Class::DiskIo, what)?;
-        look(&MachineRecords(&transaction))
+        look(&MachineRecords::new(&mut &*transaction))
     }
+}
+
+impl SqlTransaction for &Connection {
+    fn query(&mut self, sql: &str, values: &[SqlValue]) -> Result<Vec<SqlRow>> {
+        let mut statement = self.prepare_cached(sql)?;
+        let columns = statement.column_count();
+        let mut rows = statement.query(params_from_iter(values))?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let values = (0..columns).map(|column| value(row.get_ref(column)?));
+            found.push(SqlRow::new(values.collect::<Result<_>>()?));
+        }
+        Ok(found)
+    }
+
+    fn execute(&mut self, sql: &str, values: &[SqlValue]) -> Result<u64> {
+        Ok(self.prepare_cached(sql)?.execute(params_from_iter(values))? as u64)
+    }
+}
+
+impl rusqlite::ToSql for SqlValue {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Self::Null => ValueRef::Null,
+            Self::Boolean(value) => ValueRef::Integer((*value).into()),
+            Self::Integer(value) => ValueRef::Integer(*value),
+            Self::Text(text) => ValueRef::Text(text.as_bytes()),
+            Self::Bytes(bytes) => ValueRef::Blob(bytes),
+        }))
+    }
+}
+
+fn value(column: ValueRef<'_>) -> Result<SqlValue> {
+    Ok(match column {
+        ValueRef::Null => SqlValue::Null,
+        ValueRef::Integer(value) => SqlValue::Integer(value),
+        ValueRef::Text(text) => SqlValue::Text(std::str::from_utf8(text)?.to_owned()),
+        ValueRef::Blob(bytes) => SqlValue::Bytes(bytes.to_vec()),
+        ValueRef::Real(_) => return Err(anyhow!("a column of the state is a floating-point number")),
+    })
 }
 
 /// Ignores poisoning: a change that panicked was rolled back.
@@ -141,44 +159,34 @@ fn connect(path: &Path) -> Result<Connection> {
     Ok(connection)
 }
 
-/// Makes the tables where there are none. Returns the key.
+/// Makes the tables where there are none, or changes those of an earlier version. Returns the key.
 fn prepare(connection: &mut Connection) -> Result<[u8; token::KEY]> {
     let number = |connection: &Connection, name: &str| -> rusqlite::Result<i64> {
         connection.pragma_query_value(None, name, |row| row.get(0))
     };
     let found = (number(connection, "application_id")?, number(connection, "user_version")?);
-    if found == (0, 0) && is_empty(connection)? {
+    let is_new = found == (0, 0) && is_empty(connection)?;
+    if !is_new && found.0 != APPLICATION {
+        return Err(anyhow!("it is the database of another program"));
+    }
+    let steps = schema::steps(found.1, DIALECT)?;
+    if !steps.is_empty() {
         connection.pragma_update(None, "synchronous", "FULL")?;
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        transaction.execute_batch(TABLES)?;
+        steps.iter().try_for_each(|step| transaction.execute_batch(step))?;
         transaction.pragma_update(None, "application_id", APPLICATION)?;
-        transaction.pragma_update(None, "user_version", FORMAT)?;
-        transaction.execute("INSERT INTO key (value) VALUES (?1)", [token::random::<{ token::KEY }>()?])?;
+        transaction.pragma_update(None, "user_version", schema::VERSION)?;
+        if is_new {
+            transaction
+                .execute("INSERT INTO key (value) VALUES (?1)", [token::random::<{ token::KEY }>()?])?;
+        }
         transaction.commit()?;
-    } else if found != (APPLICATION, FORMAT) {
-        return Err(anyhow!("it has format {}, and this program reads format {FORMAT}", found.1));
     }
     connection.query_row("SELECT value FROM key", [], |row| row.get(0)).context("reading the key for tokens")
 }
 
 fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
     connection.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))
-}
-
-fn lock(path: &Path) -> Result<Flock<File>> {
-    let what = || format!("locking {}", path.display());
-    let mut options = OpenOptions::new();
-    let file = options.write(true).create(true).truncate(false).mode(0o600).open(path);
-    let file = file.class(Class::DiskIo, what)?;
-    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
-        Errno::EWOULDBLOCK => {
-            let directory = path.parent().unwrap_or(path).display();
-            Failure::new(Class::Invalid, format!("another server uses the state in {directory}"))
-                .hint("Stop that server, or give this one another directory with --state.")
-                .into()
-        }
-        errno => Failure::new(Class::DiskIo, what()).because(errno).into(),
-    })
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use crate::boot::scripts::BootSystem;
 use crate::content::files::MediumFiles;
 use crate::machines::configurations::Configurations;
-use crate::machines::registry::MachineRegistry;
 use crate::test_support::{INITRD, medium, write_manifest};
 use base::digest::Digest;
 use medium::payload_sources::{HttpMedium, PayloadSource as _, RetryPolicy};
@@ -45,7 +44,7 @@ impl Server {
         let directory = tempfile::tempdir().unwrap();
         let files = MediumFiles::open(&sample.tree()).unwrap();
         let system = BootSystem::of(&files, &[]).unwrap();
-        let store = MachineRegistry::open(directory.path()).unwrap();
+        let store = crate::test_support::registry(directory.path());
         let router = Arc::new(Router::new(files, system, store, configurations));
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();

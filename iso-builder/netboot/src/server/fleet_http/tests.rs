@@ -10,7 +10,6 @@ use crate::boot::scripts::BootSystem;
 use crate::content::files::MediumFiles;
 use crate::fleet::routes::Fleet;
 use crate::machines::configurations::{ConfigurationSource, Configurations};
-use crate::machines::registry::MachineRegistry;
 use crate::server::connections::NetbootConnections;
 use crate::test_support::{NODE, medium};
 use base::progress::Progress;
@@ -33,7 +32,7 @@ fn server() -> SocketAddr {
         }
         let files = MediumFiles::open(&medium(MediumKind::Full).tree()).unwrap();
         let system = BootSystem::of(&files, &[]).unwrap();
-        let store = MachineRegistry::open(&directory.path().join("state")).unwrap();
+        let store = crate::test_support::registry(&directory.path().join("state"));
         let configurations = Configurations::load(&ConfigurationSource::Directory(nodes), &[]).unwrap();
         let mut router = Router::new(files, system, store, configurations);
         router.fleet = Fleet::new(&Secret::new("T-secret"), false);

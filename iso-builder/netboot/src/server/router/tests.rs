@@ -1,9 +1,10 @@
 use super::*;
 use crate::machines::configurations::ConfigurationSource;
+use crate::machines::id::MachineId;
 use crate::machines::machine::OperatorAction;
 use crate::machines::machine::{DeploymentEvent, DeploymentState, Machine};
-use crate::machines::store::{MachineStore, SnapshotBody, TransactionBody};
-use crate::machines::{store, token};
+use crate::machines::store::{Durability, MachineStore, SnapshotBody, TransactionBody, WriteLock};
+use crate::machines::token;
 use crate::test_support::{NODE, SECRETS, medium};
 use base::progress::Sink;
 use model::release::MediumKind;
@@ -26,7 +27,7 @@ fn bench(files: &[&str]) -> Bench {
     }
     let files = MediumFiles::open(&sample.tree()).unwrap();
     let system = BootSystem::of(&files, &[]).unwrap();
-    let store = MachineRegistry::open(&directory.path().join("state")).unwrap();
+    let store = crate::test_support::registry(&directory.path().join("state"));
     let configurations = Configurations::load(&ConfigurationSource::Directory(nodes), &[]).unwrap();
     Bench { router: router_of(files, system, store, configurations), directory }
 }
@@ -66,7 +67,7 @@ impl Bench {
         let Self { router, directory } = self;
         let Router { files, system, store, configurations, .. } = router;
         drop(store);
-        let store = MachineRegistry::open(&directory.path().join("state")).unwrap();
+        let store = crate::test_support::registry(&directory.path().join("state"));
         let configurations = Arc::into_inner(configurations.into_inner().unwrap()).unwrap();
         Self { router: router_of(files, system, store, configurations), directory }
     }
@@ -170,32 +171,55 @@ fn a_conflict_boots_from_disk_with_an_answer_before_and_after_a_new_start() {
     assert_eq!(conflicts[0].between, ["mac-52-54-00-00-00-01.yaml", "serial-SRV2.yaml"]);
 }
 
-/// A store in which every change fails.
+/// A store in which everything fails so.
 #[derive(Debug)]
-struct FailingStore;
+struct FailingStore(fn() -> anyhow::Error);
 
 impl MachineStore for FailingStore {
     fn key(&self) -> [u8; token::KEY] {
         [0; token::KEY]
     }
 
-    fn transact(&self, _: store::Durability, _: TransactionBody<'_>) -> Result<()> {
-        Err(anyhow::anyhow!("the disk is full"))
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    fn transact(&self, _: WriteLock, _: Durability, _: TransactionBody<'_>) -> Result<()> {
+        Err((self.0)())
     }
 
     fn look(&self, _: SnapshotBody<'_>) -> Result<()> {
-        Err(anyhow::anyhow!("the disk is gone"))
+        Err((self.0)())
     }
 }
 
 #[test]
 fn a_machine_boots_from_its_disk_where_the_server_has_trouble() {
     let mut bench = bench(&["serial-CZ1.yaml"]);
-    bench.router.store = MachineRegistry::new(Box::new(FailingStore));
+    bench.router.store = MachineRegistry::new(Box::new(FailingStore(|| anyhow::anyhow!("the disk is full"))));
     let script = bench.boot(KNOWN, NOW);
     assert!(!installs(&script) && script.contains("the server has an internal error"), "{script}");
     let grub = bench.ask(&format!("{GRUB}52:54:00:00:00:01"), "", NOW);
     assert!(matches!(grub, ServedReply::Script(script) if script.ends_with("exit\n")));
+}
+
+#[test]
+fn a_machine_asks_again_where_the_database_does_not_answer() {
+    let mut bench = bench(&["serial-CZ1.yaml"]);
+    let unavailable = || StoreUnavailable("connection refused".into()).into();
+    bench.router.store = MachineRegistry::new(Box::new(FailingStore(unavailable)));
+    let script = bench.boot(KNOWN, NOW);
+    assert!(!installs(&script) && script.contains("chain --replace /boot.ipxe"), "{script}");
+    let grub = bench.ask(&format!("{GRUB}52:54:00:00:00:01"), "", NOW);
+    assert!(
+        matches!(grub, ServedReply::Script(script) if script.contains("sleep 50") && !script.contains("exit"))
+    );
+    let ticket = token::DeploymentTicket::new(MachineId::random(), 1, NOW).unwrap();
+    let token = token::TokenSigner::new(&[0; token::KEY]).token(token::TokenPurpose::Configuration, ticket);
+    let configuration = bench.ask(&format!("{CONFIGURATION}{}", token.expose()), "", NOW);
+    assert!(matches!(configuration, ServedReply::Unavailable), "{configuration:?}");
+    // What needs no state is there.
+    assert!(matches!(bench.ask("/boot.ipxe", "", NOW), ServedReply::File(..)));
 }
 
 #[test]
