@@ -305,6 +305,24 @@ mod tests {
     }
 
     #[test]
+    fn a_state_that_servers_share_is_not_used_with_what_only_one_of_them_has() {
+        let shared = "dist --state postgres://serve@db.example.org/fleet";
+        assert!(options(shared).unwrap().state.is_shared());
+        assert!(!options("dist --state sqlite:/srv/state/fleet.db").unwrap().state.is_shared());
+        let own = options(&format!("{shared} --tls self")).unwrap();
+        let error = NetbootServer::start(&own, &base::progress::Progress::silent()).unwrap_err();
+        let text = render(&error);
+        assert!(
+            text.contains("--tls self cannot be used") && text.contains("--tls CERTIFICATE,KEY"),
+            "{text}"
+        );
+        let text = render(&options("dist --state postgres://serve:SECRET@db.example.org/fleet").unwrap_err());
+        assert!(text.contains("has a password") && !text.contains("SECRET"), "{text}");
+        let text = render(&options("dist --state /srv/state --state-directory /srv/own").unwrap_err());
+        assert!(text.contains("--state-directory has no effect"), "{text}");
+    }
+
+    #[test]
     fn former_names_of_options_are_taken_and_not_shown() {
         let now = options("dist --configs nodes --kernel-argument console=ttyS1").unwrap();
         let before = options("dist --nodes nodes --append console=ttyS1").unwrap();
