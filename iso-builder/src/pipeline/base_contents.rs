@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use walkdir::WalkDir;
 
+use super::base_system::BaseSystem;
 use super::context::Build;
-use super::os::BaseSystem;
 use crate::definition::{Base, LoadedDefinition};
 use crate::lock::Lock;
 use crate::product::requirements::{BaseContents, MissingParts};

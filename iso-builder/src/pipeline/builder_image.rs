@@ -17,12 +17,12 @@ use model::architecture::Architecture;
 use serde_json::json;
 use tar::{EntryType, Header};
 
+use super::base_system::BaseSystem;
 use super::context::Build;
 use super::host_programs::{self, HOST_PROGRAMS, MAPPING_PROGRAMS};
 use super::image_outputs::{LIST_OUTPUT, STORE_OUTPUT, stored};
 use super::image_report::ImageReport;
 use super::options::InputOptions;
-use super::os::BaseSystem;
 use super::program::{self, InstallerChoice};
 use crate::cache::{StepKey, StepOutputs};
 use crate::definition::{Base, Definition, DiskSpec, FirmwareChoice, LoadedDefinition, OutputKind};

@@ -6,9 +6,9 @@ use anyhow::{Context, Result};
 use base::progress::Progress;
 use base::size::ByteSize;
 
+use super::base_system::check_epoch;
 use super::inputs::{BuildInputs, LockUse};
 use super::options::InputOptions;
-use super::os;
 use super::room::{self, NeededRoom};
 use crate::definition::LoadedDefinition;
 use crate::lock::{Lock, LockPolicy};
@@ -44,7 +44,7 @@ impl<'a> Build<'a> {
         let product = ProductOverlays::lay_out(&inputs.cache.scratch())?;
         let module_key = options.module_key.clone();
         let build = Self { inputs, lock, policy: options.policy, module_key, product, progress };
-        build.given_epoch().map_or(Ok(()), os::check_epoch)?;
+        build.given_epoch().map_or(Ok(()), check_epoch)?;
         Ok(build)
     }
 

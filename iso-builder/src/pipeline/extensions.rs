@@ -11,9 +11,9 @@ use base::files::{parent, write_atomically};
 use serde_json::json;
 
 use super::base_contents::archived;
+use super::base_system::{BaseSystem, epoch_in};
 use super::context::Build;
 use super::extension_inputs;
-use super::os::{BaseSystem, epoch_in};
 use crate::cache::{StepKey, StepOutputs};
 use crate::extensions::module::{self, BuiltExtension};
 use crate::extensions::{ExtensionSpec, ModuleSource};

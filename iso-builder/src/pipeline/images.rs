@@ -10,10 +10,10 @@ use model::release::{Image, Payload};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::base_system::BaseSystem;
 use super::context::Build;
 use super::image_outputs::{LIST_OUTPUT, STORE_OUTPUT, stored};
 use super::inputs::BuildInputs;
-use super::os::BaseSystem;
 use crate::cache::{StepKey, StepOutputs};
 use crate::images::blob::Blob;
 use crate::images::build::ImageSettings;

@@ -13,6 +13,7 @@
 
 mod base_contents;
 mod base_listing;
+mod base_system;
 mod builder_image;
 mod check;
 mod configuration;

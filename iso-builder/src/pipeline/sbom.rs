@@ -7,11 +7,11 @@ use anyhow::{Context, Result};
 use medium::build_output::SBOM;
 use serde_json::json;
 
+use super::base_system::BaseSystem;
 use super::context::Build;
 use super::extensions::MadeExtensions;
 use super::image_outputs::STORE_OUTPUT;
 use super::images::BuiltImages;
-use super::os::BaseSystem;
 use crate::cache::StepKey;
 use crate::images::Store;
 use crate::kubernetes::Kubernetes;
