@@ -254,7 +254,7 @@ fn debian(loaded: &LoadedDefinition) -> Result<Finding> {
         .filter(|lock| (&lock.request.source, &lock.request.wanted) == (&request.source, &request.wanted));
     let packages = loaded.definition.base_packages();
     let (missing, known) = match &lock {
-        Some(lock) => (base_contents::missing_packages(loaded, &lock)?, "the packages of the lock file"),
+        Some(lock) => (base_contents::missing_packages(loaded, lock)?, "the packages of the lock file"),
         None => {
             let missing = base_contents::missing(loaded, |contents| contents.lacks_names(&packages))?;
             (missing, "the packages that the definition names")

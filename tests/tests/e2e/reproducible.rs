@@ -114,8 +114,7 @@ fn a_definition_with_another_version_and_overlay_takes_base_and_images_of_the_fi
         let overlay = first.with_file_name("overlay/etc");
         fs::create_dir_all(&overlay)?;
         fs::write(overlay.join("motd"), "another image\n")?;
-        let overlays = document["overlays"]["rootfs"].as_sequence_mut();
-        overlays.context("the definition has overlays")?.push("overlay".into());
+        document["overlays"] = serde_yaml::from_str("rootfs: [overlay]")?;
         fs::write(&other, serde_yaml::to_string(&document)?)?;
 
         let out = scratch.path().join("out");
