@@ -173,8 +173,7 @@ impl BuildCommand {
 /// What each build took and made, as a table.
 fn table(builds: &[FinishedBuild]) -> Vec<String> {
     let mut rows = vec![["DEFINITION", "ARCHITECTURE", "TIME", "OUTPUTS", "MADE ANEW"].map(str::to_owned)];
-    rows.extend(builds.iter().map(|FinishedBuild { definition, files, report, .. }| {
-        let made: Vec<_> = report.steps.iter().filter(|step| !step.cached).map(|step| &*step.step).collect();
+    rows.extend(builds.iter().map(|FinishedBuild { definition, files, made, report, .. }| {
         let size = ByteSize::bytes(files.iter().map(|file| file.size).sum());
         let made = if made.is_empty() { "nothing".to_owned() } else { made.join(", ") };
         [told(definition), report.product.architecture.clone(), report.time(), size.to_string(), made]

@@ -78,6 +78,8 @@ pub struct FinishedBuild {
     /// Where they are.
     pub directory: PathBuf,
     pub files: Vec<BuiltFile>,
+    /// The steps whose outputs were not in the cache, in the order of their ends.
+    pub made: Vec<String>,
     /// What is written beside them.
     pub report: BuildReport,
 }
@@ -191,11 +193,13 @@ impl PlannedBuild {
         let describe =
             |outputs: &MadeOutputs| build.provenance(outputs, base.epoch, &installer, &tools, &signing);
         let made = build.media(&parts, &sbom, &outputs, (&wanted, &installer), (&sign, &describe))?;
+        let steps = build.inputs.cache.uses().into_iter().filter(|step| !step.cached);
+        let steps = steps.map(|step| step.step).collect();
         let report = recording.end(&build, base.epoch, installer.sha256, &extensions.built, tools, &made)?;
         outputs.write(REPORT, &report.to_bytes()?)?;
         outputs.commit(&made.stale)?;
         made.record.write()?;
-        Ok(FinishedBuild { definition: loaded.file, directory, files: made.files, report })
+        Ok(FinishedBuild { definition: loaded.file, directory, files: made.files, made: steps, report })
     }
 }
 

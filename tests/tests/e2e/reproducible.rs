@@ -132,10 +132,19 @@ fn a_definition_with_another_version_and_overlay_takes_base_and_images_of_the_fi
         let steps = other["steps"].as_array().context("a report has steps")?;
         let made = steps.iter().filter(|step| step["cached"] == false);
         let made: BTreeSet<_> = made.filter_map(|step| step["step"].as_str()).collect();
-        for step in ["base", "kernel", "initrd", "images-built", "image-store", "image-metadata"] {
+        // Outputs have uses too, and that of the initrd has the name of its step.
+        for step in ["base", "kernel", "hardware", "images-built", "image-store", "image-metadata"] {
             checks.that(&format!("{step} is that of the first: {made:?}"), !made.contains(step));
         }
         checks.that("the OS image is another", made.contains("rootfs"));
+        let initrd = |report: &Value| {
+            let outputs = report["outputs"].as_array().cloned().unwrap_or_default();
+            let is_initrd =
+                |output: &Value| output["name"].as_str().is_some_and(|name| name.ends_with("-initrd"));
+            outputs.into_iter().find(is_initrd).map(|output| output["sha256"].clone())
+        };
+        checks.that("there is an initrd", initrd(&first).is_some());
+        checks.equal("the initrd", initrd(&other), initrd(&first));
         checks.equal("the time of the files", &other["epoch"], &first["epoch"]);
         checks.contains("the table", &ended.said(), "MADE ANEW");
         checks.finish("two definitions with the same packages")
