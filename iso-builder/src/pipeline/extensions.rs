@@ -21,8 +21,8 @@ use crate::files::digest_of_path;
 use crate::packages::plain_name;
 use crate::sbom::{PackageManager, SbomPackage};
 use crate::steps::{
-    EPOCH_OUTPUT, EXTENSION_INITRD, EXTENSION_OUTPUT, EXTENSION_ROOTFS, ExtensionSource, ModuleFiles,
-    ModuleSigner, StepWork, only_kernel,
+    EXTENSION_INITRD, EXTENSION_OUTPUT, EXTENSION_ROOTFS, ExtensionSource, ModuleFiles, ModuleSigner,
+    StepWork, keep_epoch, only_kernel,
 };
 
 /// Where an OS image has the certificate of its modules, as DER, for `mokutil --import`.
@@ -84,7 +84,7 @@ impl Build<'_> {
         let outputs = self.inputs.cache.step(&StepKey::new("module-tools", 2, inputs), |out| {
             let repository = self.repository(&packages)?;
             let epoch = self.epoch_of(&repository)?;
-            write_atomically(&out.join(EPOCH_OUTPUT), epoch.to_string().as_bytes(), 0o644)?;
+            keep_epoch(out, epoch)?;
             let (suite, include) = (definition.packages.suite.clone(), list.include.clone());
             let work = StepWork::ModuleTools { suite, repository, include };
             let message = "Putting compiler and kernel headers together";

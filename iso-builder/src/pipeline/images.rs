@@ -135,7 +135,8 @@ impl Build<'_> {
         let definition = &self.inputs.loaded.definition;
         let unpacked =
             tempfile::tempdir_in(self.inputs.cache.scratch()).context("making a scratch directory")?;
-        let epoch = self.epoch_of(&self.repository(packages)?)?;
+        let repository = self.repository(packages)?;
+        let epoch = self.epoch_of(&repository)?;
         let store = Store::create(&out.join(STORE_OUTPUT))?;
         let settings = ImageSettings { architecture: definition.architecture.debian(), epoch };
         let mut number = 0;
@@ -147,7 +148,7 @@ impl Build<'_> {
             let packages = self.lock.packages_for(|list| *list == wanted);
             let work = StepWork::Extract {
                 suite: definition.packages.suite.clone(),
-                repository: self.repository(&packages)?,
+                repository: repository.of(&packages),
                 include: wanted.include,
             };
             self.sandboxed(work, epoch, &directory)?;

@@ -19,7 +19,7 @@ use crate::definition::Base;
 use crate::files::digest_of_path;
 use crate::packages::ResolvedPackage;
 use crate::steps::{
-    BaseSource, COVERAGE_OUTPUT, EPOCH_OUTPUT, OVERLAY_OUTPUT, ProductIdentity, RootfsSource, StepWork,
+    BaseSource, COVERAGE_OUTPUT, OVERLAY_OUTPUT, ProductIdentity, RootfsSource, StepWork, keep_epoch,
 };
 
 impl Build<'_> {
@@ -59,7 +59,7 @@ impl Build<'_> {
                 Base::Debian(_) => {
                     let repository = self.repository(&self.base_packages())?;
                     let epoch = self.epoch_of(&repository)?;
-                    write_atomically(&out.join(EPOCH_OUTPUT), epoch.to_string().as_bytes(), 0o644)?;
+                    keep_epoch(out, epoch)?;
                     let (suite, include) = (definition.packages.suite.clone(), definition.base_packages());
                     (StepWork::Bootstrap { suite, repository, include }, epoch)
                 }

@@ -29,7 +29,7 @@ use base::files;
 use crate::emulation::{self, PreparedSandbox};
 
 pub(crate) use base_image::layout::layers as layers_of_layout;
-pub use base_image::{EPOCH_OUTPUT, SURVEY_OUTPUT, SurveyedDirectory};
+pub use base_image::{EPOCH_OUTPUT, SURVEY_OUTPUT, SurveyedDirectory, keep_epoch};
 pub use distribution::{IMAGE_NAMES_OUTPUT, OVERLAY_OUTPUT};
 pub use extension::{EXTENSION_INITRD, EXTENSION_OUTPUT, EXTENSION_ROOTFS};
 pub use hardware::COVERAGE_OUTPUT;

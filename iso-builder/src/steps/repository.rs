@@ -16,6 +16,7 @@ use model::architecture::Architecture;
 use serde::{Deserialize, Serialize};
 
 use crate::files::CachedFile;
+use crate::packages::ResolvedPackage;
 
 /// Downloaded packages by file name.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -41,6 +42,13 @@ impl PackageRepository {
             package_time(&file.path).class(Class::Verification, || format!("reading the time of {name}"))
         });
         Ok(times.collect::<Result<Vec<_>>>()?.into_iter().max().unwrap_or(0))
+    }
+
+    /// The repository of these packages among its own.
+    #[must_use]
+    pub fn of(&self, packages: &[&ResolvedPackage]) -> Self {
+        let found = packages.iter().filter_map(|package| self.0.get_key_value(&package.file));
+        Self(found.map(|(name, file)| (name.clone(), file.clone())).collect())
     }
 
     /// Lays out a repository for apt in `directory`, and returns its line for sources.list. apt may trust it without a

@@ -27,11 +27,16 @@ pub const SURVEY_OUTPUT: &str = "survey.json";
 /// The time of all files of a base, in seconds since 1970, as decimal digits.
 pub const EPOCH_OUTPUT: &str = "epoch";
 
+/// Keeps the time of files, in seconds since 1970, beside the other outputs of a step.
+pub fn keep_epoch(out: &Path, epoch: u64) -> Result<()> {
+    files::write_atomically(&out.join(EPOCH_OUTPUT), epoch.to_string().as_bytes(), 0o644)
+}
+
 /// Makes `base.tar`, whose files have the time `epoch` or else that of the newest of them.
 pub(super) fn import(request: &StepRequest, source: &BaseSource, epoch: Option<u64>) -> Result<()> {
     let pack = |tree: &Path| {
         let epoch = epoch.map_or_else(|| directory::newest(tree), Ok)?;
-        files::write_atomically(&request.out.join(EPOCH_OUTPUT), epoch.to_string().as_bytes(), 0o644)?;
+        keep_epoch(&request.out, epoch)?;
         directory::pack(tree, &request.scratch, &request.out.join("base.tar"), epoch)
     };
     if let BaseSource::Directory(path) = source {
