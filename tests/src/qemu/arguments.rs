@@ -90,8 +90,13 @@ pub(super) fn disk_arguments(index: usize, attachment: Attachment, disk: &Disk, 
         }
         Attachment::Virtio => (common, format!("virtio-blk-pci,drive={id},bootindex={order},{serial}")),
         Attachment::Sata => (common, format!("ide-hd,drive={id},bus=ide.{index},bootindex={order},{serial}")),
-        Attachment::Scsi | Attachment::Controller(_) => {
+        Attachment::Scsi => {
             (common, format!("scsi-hd,drive={id},bus=scsi{index}.0,bootindex={order},{serial}"))
+        }
+        // Without a name, which is also its SAS address, Linux finds no disk behind mptsas1068.
+        Attachment::Controller(_) => {
+            let wwn = format!("wwn=0x5000c500000000{order:02x}");
+            (common, format!("scsi-hd,drive={id},bus=scsi{index}.0,bootindex={order},{serial},{wwn}"))
         }
         // QEMU opens the file once for each path.
         Attachment::ScsiPath => (
