@@ -4,14 +4,20 @@
 //! A finished step is moved into place in one rename, so a directory that exists is complete. On use its files
 //! are compared with what was recorded: a file whose size or time has changed is hashed again, and a step
 //! that is damaged is done again.
+//!
+//! Builders can [share](shared) steps through registries. A step of another host is the same as one of this host, but for two
+//! things: its files may still be in the registry, so that whoever wants one asks for its [path](StepOutputs::path); and
+//! [some builds](StepTrust) do not take it.
 
+mod key;
 mod prune;
 mod record;
+mod shared;
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
@@ -24,9 +30,12 @@ use base::parallel::locked;
 use nix::fcntl::{Flock, FlockArg};
 use serde::Serialize;
 
-use self::record::{RECORD_FILE, StepRecord, mark_used, sound, survey};
+use self::record::{RECORD_FILE, StepRecord, StepState, mark_used};
+use self::shared::{FoundStep, MadeStep};
 
+pub use key::StepKey;
 pub use prune::{PruneSummary, days_ago};
+pub use shared::{SharedPruneSummary, SharedSteps, prune as prune_shared};
 
 /// The directory of finished steps.
 const STEPS: &str = "steps";
@@ -40,10 +49,25 @@ const CANCELLED: &str = "scratch.cancelled";
 pub struct Cache {
     root: PathBuf,
     downloads: PathBuf,
+    trust: StepTrust,
+    shared: Option<Arc<SharedSteps>>,
     uses: Mutex<Vec<StepUse>>,
+    /// The steps of this build that this host has made, in this build or before.
+    own: Mutex<Vec<MadeStep>>,
     // Cleared before the lock is released.
     _cleanup: Cleanup,
     _lock: Flock<File>,
+}
+
+/// Whose steps a build uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StepTrust {
+    /// Those of all hosts that write to the repositories that it reads.
+    #[default]
+    Shared,
+    /// Those of this host: one of another is made again, and what follows from it as well where the outputs differ, since steps are
+    /// named by the digests of what goes into them.
+    Own,
 }
 
 /// The way in which a build obtained the outputs of a step.
@@ -52,30 +76,24 @@ pub struct StepUse {
     pub step: String,
     /// True if the outputs were there already.
     pub cached: bool,
+    /// The repository that they come from, if another host made them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
     /// The time that it took, including the check of existing outputs.
     pub seconds: f64,
     /// Bytes of the outputs.
     pub size: u64,
 }
 
-/// The identity of a step: what it is and everything that goes into it.
-#[derive(Clone, Debug, Serialize)]
-pub struct StepKey {
-    name: &'static str,
-    /// Incremented when the step's code makes something else of the same inputs.
-    recipe: u32,
-    inputs: serde_json::Value,
-}
-
-impl StepKey {
-    /// A step `name`, its `recipe` revision, and its inputs: parameters, and digests of files.
-    pub fn new(name: &'static str, recipe: u32, inputs: serde_json::Value) -> Self {
-        Self { name, recipe, inputs }
-    }
-
-    /// The digest of the identity. (`serde_json` keeps object keys sorted.)
-    fn digest(&self) -> Result<Digest> {
-        Ok(Digest::of(&serde_json::to_vec(self)?))
+impl StepUse {
+    /// The time that it took, for people, or in place of it where the outputs were.
+    #[must_use]
+    pub fn time(&self) -> String {
+        match (&self.origin, self.cached) {
+            (Some(_), _) => "shared".to_owned(),
+            (None, true) => "cached".to_owned(),
+            (None, false) => format!("{:.1} s", self.seconds),
+        }
     }
 }
 
@@ -83,25 +101,45 @@ impl StepKey {
 pub struct StepOutputs {
     directory: PathBuf,
     record: StepRecord,
+    /// Where files come from that are not here yet.
+    found: Option<FoundStep>,
     /// True if this build ran the step; false if the outputs came from the cache.
     pub fresh: bool,
 }
 
 impl StepOutputs {
-    #[must_use]
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.directory.join(name)
+    /// The path of an output, or of all for an empty name. It and what is below it is fetched if it is not here yet.
+    ///
+    /// # Errors
+    /// [`Class::Network`] or [`Class::Verification`] if it cannot be fetched.
+    pub fn path(&self, name: &str) -> Result<PathBuf> {
+        if let Some(found) = &self.found {
+            found.bring(&self.directory, &self.record, Path::new(name))?;
+        }
+        Ok(self.directory.join(name))
     }
 
+    /// True if there is a file of this name.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.record.files().any(|(path, _)| path == Path::new(name))
+    }
+
+    /// The size in bytes and the digest of a file, wherever it is.
     pub fn file(&self, name: &str) -> Result<(u64, Digest)> {
-        let file = self.record.files.iter().find(|file| file.path == Path::new(name));
-        let file = file.with_context(|| format!("finding {name} in {}", self.directory.display()))?;
+        let file = self.record.files().find(|(path, _)| *path == Path::new(name));
+        let (_, file) = file.with_context(|| format!("finding {name} in {}", self.directory.display()))?;
         Ok((file.size, file.sha256))
     }
 
+    /// The digest of all outputs, wherever they are.
     pub fn digest(&self) -> Result<Digest> {
-        let files: Vec<_> = self.record.files.iter().map(|f| (&f.path, f.size, f.sha256)).collect();
-        Ok(Digest::of(&serde_json::to_vec(&files)?))
+        self.digest_of("")
+    }
+
+    /// The digest of an output and what is below it, wherever it is.
+    pub fn digest_of(&self, name: &str) -> Result<Digest> {
+        self.record.digest(Path::new(name))
     }
 }
 
@@ -141,7 +179,28 @@ impl Cache {
             let _ = fs::rename(left.join(SCRATCH), left.join(CANCELLED));
             let _ = sweep(&left);
         });
-        Ok(Self { root, downloads, uses: Mutex::default(), _cleanup, _lock: lock })
+        let (uses, own) = (Mutex::default(), Mutex::default());
+        let (trust, shared) = (StepTrust::default(), None);
+        Ok(Self { root, downloads, trust, shared, uses, own, _cleanup, _lock: lock })
+    }
+
+    /// The same cache for a build that uses only the steps that `trust` lets it.
+    #[must_use]
+    pub fn trusting(self, trust: StepTrust) -> Self {
+        Self { trust, ..self }
+    }
+
+    /// The same cache with the steps of registries.
+    #[must_use]
+    pub fn sharing(self, shared: SharedSteps) -> Self {
+        Self { shared: Some(Arc::new(shared)), ..self }
+    }
+
+    /// Gives the registries the steps of this build that this host has made. What fails is told and changes nothing here.
+    pub fn share(&self) {
+        if let Some(shared) = &self.shared {
+            shared.publish(&locked(&self.own), &self.scratch());
+        }
     }
 
     /// Where downloads are kept; the file names are digests.
@@ -173,16 +232,25 @@ impl Cache {
         let begun = Instant::now();
         let outputs = self.cached_or_made(key, work)?;
         notes::detail(key.name, || {
-            let how = if outputs.fresh { "made" } else { "from the cache" };
+            let how = match &outputs.record.origin {
+                Some(origin) => format!("from {origin}"),
+                None if outputs.fresh => "made".to_owned(),
+                None => "from the cache".to_owned(),
+            };
             format!("{}: {how}, {}", key.name, outputs.directory.display())
         });
         let used = StepUse {
             step: key.name.to_owned(),
             cached: !outputs.fresh,
+            origin: outputs.record.origin.clone(),
             seconds: begun.elapsed().as_secs_f64(),
-            size: outputs.record.files.iter().map(|file| file.size).sum(),
+            size: outputs.record.size(),
         };
         locked(&self.uses).push(used);
+        if outputs.record.origin.is_none() {
+            let (key, directory, record) = (key.clone(), outputs.directory.clone(), outputs.record.clone());
+            locked(&self.own).push(MadeStep { key, directory, record });
+        }
         Ok(outputs)
     }
 
@@ -192,9 +260,9 @@ impl Cache {
         locked(&self.uses).clone()
     }
 
-    /// True if the step `key` is finished. Its outputs are looked at when they are used.
+    /// True if the step `key` need not be made. Its outputs are looked at when they are used.
     pub fn has(&self, key: &StepKey) -> Result<bool> {
-        Ok(self.directory_of(key)?.is_dir())
+        Ok(self.directory_of(key)?.is_dir() || self.found(key)?.is_some())
     }
 
     fn directory_of(&self, key: &StepKey) -> Result<PathBuf> {
@@ -202,22 +270,53 @@ impl Cache {
         Ok(self.root.join(STEPS).join(format!("{}-{}", key.name, &digest[..24])))
     }
 
+    /// The step of another host, if this build may use it.
+    fn found(&self, key: &StepKey) -> Result<Option<FoundStep>> {
+        match &self.shared {
+            Some(shared) if self.trust == StepTrust::Shared => shared.find(key),
+            _ => Ok(None),
+        }
+    }
+
     fn cached_or_made(&self, key: &StepKey, work: impl FnOnce(&Path) -> Result<()>) -> Result<StepOutputs> {
         let directory = self.directory_of(key)?;
-        if let Some(record) = sound(&directory)? {
+        let state = match StepRecord::state(&directory)? {
+            StepState::Partial(record) | StepState::Whole(record)
+                if record.origin.is_some() && self.trust == StepTrust::Own =>
+            {
+                StepState::Absent
+            }
+            state => state,
+        };
+        if let StepState::Whole(record) = state {
             mark_used(&directory);
-            return Ok(StepOutputs { directory, record, fresh: false });
+            return Ok(StepOutputs { directory, record, found: None, fresh: false });
+        }
+        let found = self.found(key)?;
+        if let (StepState::Partial(record), Some(found)) = (state, &found)
+            && found.is_in(&directory, &record)
+        {
+            mark_used(&directory);
+            return Ok(StepOutputs { directory, record, found: Some(found.clone()), fresh: false });
         }
         let unfinished = directory.with_extension("new");
         remove(&directory)?;
         remove(&unfinished)?;
         files::make_directory(&unfinished, 0o755)?;
-        work(&unfinished).with_context(|| format!("the build step {}", key.name))?;
-        let record = StepRecord { files: survey(&unfinished)? };
-        files::write_atomically(&unfinished.join(RECORD_FILE), &serde_json::to_vec_pretty(&record)?, 0o644)?;
+        let record = match &found {
+            Some(found) => found.begin(&unfinished)?,
+            None => {
+                work(&unfinished).with_context(|| format!("the build step {}", key.name))?;
+                let record = StepRecord::survey(&unfinished)?;
+                let bytes = serde_json::to_vec_pretty(&record)?;
+                files::write_atomically(&unfinished.join(RECORD_FILE), &bytes, 0o644)?;
+                record
+            }
+        };
         fs::rename(&unfinished, &directory)
             .with_context(|| format!("moving {} into place", directory.display()))?;
-        Ok(StepOutputs { directory, record, fresh: true })
+        let fresh = found.is_none();
+        Ok(StepOutputs { directory, record, found, fresh })
     }
 }
 
@@ -267,9 +366,9 @@ mod tests {
         assert!(first.fresh && !build(&cache, "a", &mut done).fresh);
         build(&cache, "b", &mut done);
         assert_eq!(done, 2);
-        fs::write(first.path("file"), "x").unwrap();
+        fs::write(first.path("file").unwrap(), "x").unwrap();
         let again = build(&cache, "a", &mut done);
-        assert_eq!((done, fs::read(again.path("file")).unwrap()), (3, b"a".to_vec()));
+        assert_eq!((done, fs::read(again.path("file").unwrap()).unwrap()), (3, b"a".to_vec()));
         let uses: Vec<_> = cache.uses().iter().map(|used| (used.cached, used.size)).collect();
         assert_eq!(uses, [(false, 1), (true, 1), (false, 1), (false, 1)]);
     }

@@ -114,8 +114,18 @@ impl RealRegistry {
 
     /// Where it keeps a blob with this hexadecimal digest.
     pub fn blob(&self, digest: &str) -> PathBuf {
-        let blobs = self.registry.directory.path().join("data/docker/registry/v2/blobs/sha256");
-        blobs.join(&digest[..2]).join(digest).join("data")
+        self.all_blobs().join(&digest[..2]).join(digest).join("data")
+    }
+
+    /// The files of all manifests and blobs that it keeps.
+    pub fn blobs(&self) -> Vec<PathBuf> {
+        let listed = |directory: PathBuf| fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+        let digests = listed(self.all_blobs()).flat_map(listed);
+        digests.map(|directory| directory.join("data")).collect()
+    }
+
+    fn all_blobs(&self) -> PathBuf {
+        self.registry.directory.path().join("data/docker/registry/v2/blobs/sha256")
     }
 
     /// Bytes that clients have sent so far.

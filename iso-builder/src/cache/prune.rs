@@ -103,7 +103,7 @@ mod tests {
         };
         let (old, used) = (step("old"), step("used"));
         for outputs in [&old, &used] {
-            backdate(&outputs.path(RECORD_FILE));
+            backdate(&outputs.path(RECORD_FILE).unwrap());
         }
         assert!(!step("used").fresh, "a step of long ago is still good");
         fs::create_dir(cache.downloads().join("blobs")).unwrap();
@@ -116,11 +116,14 @@ mod tests {
         let told = cache.prune(days_ago(30), true).unwrap();
         assert_eq!((told.steps, told.downloads), (1, 2));
         assert!(told.freed >= 30_000, "{told:?}");
-        assert!(old.path("file").exists() && cache.downloads().join("package").exists(), "only told");
+        assert!(
+            old.path("file").unwrap().exists() && cache.downloads().join("package").exists(),
+            "only told"
+        );
 
         assert_eq!(cache.prune(days_ago(30), false).unwrap(), told);
-        assert!(!old.path("file").exists() && !cache.downloads().join("blobs/old").exists());
-        assert!(used.path("file").exists() && cache.downloads().join("blobs/new").exists());
+        assert!(!old.path("file").unwrap().exists() && !cache.downloads().join("blobs/old").exists());
+        assert!(used.path("file").unwrap().exists() && cache.downloads().join("blobs/new").exists());
         assert_eq!(cache.prune(days_ago(30), false).unwrap(), PruneSummary::default());
         assert!(step("old").fresh, "what is gone is made again");
     }

@@ -3,17 +3,20 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use base::failure::{Class, Failure};
 use base::files::named::told;
 use base::program::Context;
 use base::size::ByteSize;
+use formats::oci::Repository;
 use model::architecture::Architecture;
 
+use crate::cache::StepTrust;
 use crate::definition::OutputKind;
 use crate::images::pull;
 use crate::lock::LockPolicy;
 use crate::pipeline::{
     self, BuildOptions, BuildSigners, BuiltFile, CacheOptions, FinishedBuild, InputOptions, InstallerChoice,
-    PullOptions,
+    PullOptions, SharedOptions,
 };
 use crate::signing::arguments::SigningArguments;
 
@@ -34,6 +37,8 @@ pub(super) struct BuildCommand {
     definitions: Vec<PathBuf>,
     #[command(flatten)]
     inputs: InputArguments,
+    #[command(flatten)]
+    shared: SharedArguments,
     /// Directory for the media.
     #[arg(short, long, value_name = "DIR", default_value = OUTPUT)]
     output: PathBuf,
@@ -126,7 +131,34 @@ pub(super) struct CacheArguments {
 
 impl From<CacheArguments> for CacheOptions {
     fn from(arguments: CacheArguments) -> Self {
-        Self { directory: arguments.cache_dir, downloads: arguments.downloads }
+        let shared = SharedOptions::default();
+        Self { directory: arguments.cache_dir, downloads: arguments.downloads, shared }
+    }
+}
+
+/// The registries through which builders share steps.
+#[derive(Debug, clap::Args)]
+pub(super) struct SharedArguments {
+    /// Look in this repository of a registry for steps that are not in the cache: registry.example.org/builds/steps. Repeatable. A release
+    /// that nodes check is made without it.
+    #[arg(long, value_name = "REPOSITORY")]
+    cache_from: Vec<Repository>,
+    /// Give this repository the steps that this host has made. Repeatable. Whoever may read it can read what is in them, and whoever may write to
+    /// it decides what builds with --cache-from make.
+    #[arg(long, value_name = "REPOSITORY")]
+    cache_to: Vec<Repository>,
+}
+
+impl SharedArguments {
+    /// # Errors
+    /// [`Class::Invalid`] where no network may be used.
+    fn options(self, policy: LockPolicy) -> Result<SharedOptions> {
+        let Self { cache_from: from, cache_to: to } = self;
+        if policy.offline && !(from.is_empty() && to.is_empty()) {
+            let what = "--offline uses no network, and --cache-from and --cache-to name registries";
+            return Err(Failure::new(Class::Invalid, what).hint("Leave one of them out.").into());
+        }
+        Ok(SharedOptions { from, to, trust: StepTrust::default() })
     }
 }
 
@@ -141,9 +173,11 @@ impl BuildCommand {
         if let Some(file) = &self.summary_file {
             pipeline::check_summary(file)?;
         }
+        let mut inputs = InputOptions { module_key: self.modules.module_key, ..self.inputs.into() };
+        inputs.cache.shared = self.shared.options(inputs.policy)?;
         let options = BuildOptions {
             definitions: self.definitions,
-            inputs: InputOptions { module_key: self.modules.module_key, ..self.inputs.into() },
+            inputs,
             output: self.output,
             installer: InstallerChoice::of(self.installer),
             signers: BuildSigners::Keys(self.signing.options()?),

@@ -104,13 +104,13 @@ impl LoadedDefinition {
     }
 
     /// A client for the definition's registries; `rate` limits it to that many bytes a second.
-    pub fn registries(&self, rate: Option<ByteSize>) -> Result<Client> {
+    pub fn registries(&self, rate: Option<ByteSize>, retry: RetryPolicy) -> Result<Client> {
         let directory = self.file.parent().unwrap_or(Path::new(""));
         Client::new(Settings {
             registries: self.definition.registries.clone().relative_to(directory),
             authorities: Vec::new(),
             docker_config: true,
-            retry: RetryPolicy::default(),
+            retry,
             rate,
         })
     }

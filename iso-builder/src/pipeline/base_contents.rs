@@ -2,24 +2,48 @@
 //! as they are known, and by its files.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use base::files::{read_at_most, write_atomically};
+use serde_json::json;
 use walkdir::WalkDir;
 
 use super::base_system::BaseSystem;
 use super::context::Build;
+use crate::cache::StepKey;
 use crate::definition::{Base, LoadedDefinition};
 use crate::lock::Lock;
 use crate::product::requirements::{BaseContents, MissingParts};
+
+/// The output that lists the paths of a base, each with a NUL byte after it.
+const PATHS_OUTPUT: &str = "paths";
+const PATHS_LIMIT: u64 = 256 << 20;
 
 impl Build<'_> {
     /// Fails unless the base and the definition's overlays have what a node needs.
     pub(super) fn check_base(&self, base: &BaseSystem) -> Result<()> {
         let loaded = &self.inputs.loaded;
-        let paths = archived(&base.archive())?;
+        let paths = self.base_paths(base)?;
         missing(loaded, |contents| contents.lacks_files(&paths))?.refuse("the base lacks")
+    }
+
+    /// The paths of the base. A step of its own, so that a build that makes nothing of the base need not read it.
+    pub(super) fn base_paths(&self, base: &BaseSystem) -> Result<BTreeSet<PathBuf>> {
+        let key = StepKey::new("base-paths", 1, json!({ "base": base.digest()? }));
+        let outputs = self.inputs.cache.step(&key, |out| {
+            let paths = archived(&base.archive()?)?;
+            let bytes: Vec<_> =
+                paths.iter().flat_map(|path| [path.as_os_str().as_bytes(), b"\0"].concat()).collect();
+            write_atomically(&out.join(PATHS_OUTPUT), &bytes, 0o644)
+        })?;
+        let bytes = read_at_most(&outputs.path(PATHS_OUTPUT)?, PATHS_LIMIT)?;
+        let paths = bytes.split(|byte| *byte == 0).map(|path| PathBuf::from(OsStr::from_bytes(path)));
+        // The root itself has the empty path.
+        Ok(paths.collect())
     }
 }
 

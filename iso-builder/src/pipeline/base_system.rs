@@ -35,7 +35,7 @@ impl BaseSystem {
     }
 
     /// The path of `base.tar`.
-    pub(super) fn archive(&self) -> PathBuf {
+    pub(super) fn archive(&self) -> Result<PathBuf> {
         self.outputs.path("base.tar")
     }
 
@@ -64,6 +64,6 @@ pub(super) fn check_epoch(epoch: u64) -> Result<()> {
 
 /// The time of the files in the outputs of a step that keeps it, in seconds since 1970.
 pub(super) fn epoch_in(outputs: &StepOutputs) -> Result<u64> {
-    let path = outputs.path(EPOCH_OUTPUT);
+    let path = outputs.path(EPOCH_OUTPUT)?;
     files::read_text(&path)?.parse().with_context(|| format!("reading {}", path.display()))
 }

@@ -89,13 +89,13 @@ pub fn builder_image(options: &BuilderImageOptions, progress: &Progress) -> Resu
     let made = build.container(&name, &base, &options.builder, &installer)?;
     let images = stored(&made)?;
     let [image] = images.as_slice() else { return Err(anyhow!("the step made {} images", images.len())) };
-    let (from, to) = (Store::at(&made.path(STORE_OUTPUT)), Store::create(&options.output)?);
+    let (from, to) = (Store::at(&made.path(STORE_OUTPUT)?), Store::create(&options.output)?);
     for blob in image.blobs() {
         to.take(blob, &from.blob_path(blob.digest))?;
     }
     to.finish(&images)?;
     let sbom = beside(&options.output);
-    link_or_copy(&made.path(SBOM), &sbom)?;
+    link_or_copy(&made.path(SBOM)?, &sbom)?;
     Ok(ImageReport { sbom: Some(sbom), ..ImageReport::of(&name, image, &options.output) })
 }
 
@@ -192,7 +192,7 @@ impl Build<'_> {
         self.inputs.cache.step(&StepKey::new("builder-image", 2, inputs), |out| {
             self.progress.within("builder-image", "Writing the image of the builder", || {
                 let store = Store::create(&out.join(STORE_OUTPUT))?;
-                let system = base.archive();
+                let system = base.archive()?;
                 let mut contents = LayerContents::scan_installed(&system)?;
                 check_programs(&contents, &self.inputs.loaded.file)?;
                 for (program, capability) in GRANTS {

@@ -11,6 +11,7 @@ use formats::oci::ImageReference;
 use model::architecture::Architecture;
 use model::kubernetes::KubernetesVersion;
 use serde::Serialize;
+use transfer::download::RetryPolicy;
 use trust::Revocations;
 
 use super::inputs::{built, shipped};
@@ -105,7 +106,7 @@ fn check_one(loaded: &LoadedDefinition, options: &CheckOptions) -> Result<CheckR
     let local = report.collect("archives and layouts", local(loaded));
     let found = report.collect("manifests and charts", workloads(loaded, scratch.path()));
     report.add("trust", trust(loaded));
-    report.add("registries", loaded.registries(None).map(|_| None));
+    report.add("registries", loaded.registries(None, RetryPolicy::default()).map(|_| None));
     report.add("lock file", lock(loaded, options.locked, local, found));
     report.add("installer", installer(&options.installer, loaded));
     report.add("this host", Ok(Some(host(&loaded.definition))));

@@ -1,6 +1,7 @@
 //! The steps that make the modules of extensions: the tree that they are built in, and each extension by itself, so that a changed
 //! driver builds only itself.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -10,10 +11,10 @@ use base::digest::Digest;
 use base::files::{parent, write_atomically};
 use serde_json::json;
 
-use super::base_contents::archived;
 use super::base_system::{BaseSystem, epoch_in};
 use super::context::Build;
 use super::extension_inputs;
+use super::overlay::Overlay;
 use crate::cache::{StepKey, StepOutputs};
 use crate::extensions::module::{self, BuiltExtension};
 use crate::extensions::{ExtensionSpec, ModuleSource};
@@ -33,9 +34,9 @@ const CERTIFICATE: &str = "usr/share/nqrust/modules.der";
 pub(super) struct MadeExtensions {
     pub(super) built: Vec<BuiltExtension>,
     /// The directories that are laid over the OS image.
-    pub(super) rootfs: Vec<PathBuf>,
+    pub(super) rootfs: Vec<Overlay>,
     /// The directories that are laid over the tree of the initrd.
-    pub(super) initrd: Vec<PathBuf>,
+    pub(super) initrd: Vec<Overlay>,
     /// As the bill of materials has them.
     pub(super) packages: Vec<SbomPackage>,
 }
@@ -49,16 +50,16 @@ impl Build<'_> {
         if definition.extensions.is_empty() {
             return Ok(made);
         }
-        let kernel = kernel_of(&base.archive())?;
+        let kernel = kernel_of(&self.base_paths(base)?)?;
         let tools = self.module_tools()?;
         for extension in &definition.extensions {
             let outputs = self.extension(extension, &kernel, tools.as_ref())?;
-            let path = outputs.path(EXTENSION_OUTPUT);
+            let path = outputs.path(EXTENSION_OUTPUT)?;
             let reading = || format!("reading {}", path.display());
             let built: BuiltExtension =
                 serde_json::from_slice(&fs::read(&path).with_context(reading)?).with_context(reading)?;
-            made.rootfs.push(outputs.path(EXTENSION_ROOTFS));
-            made.initrd.extend(extension.initrd.then(|| outputs.path(EXTENSION_INITRD)));
+            made.initrd.extend(extension.initrd.then(|| Overlay::Output(outputs.clone(), EXTENSION_INITRD)));
+            made.rootfs.push(Overlay::Output(outputs, EXTENSION_ROOTFS));
             made.packages.extend(self.sbom_package(extension, &built));
             made.built.push(built);
         }
@@ -132,7 +133,7 @@ impl Build<'_> {
                 name: name.clone(),
                 files,
                 kernel: kernel.to_owned(),
-                tools: tools.map(|tools| tools.path("tools.tar")),
+                tools: tools.map(|tools| tools.path("tools.tar")).transpose()?,
                 initrd: extension.initrd,
                 load: extension.load.clone(),
                 signer,
@@ -159,7 +160,7 @@ impl Build<'_> {
     }
 
     /// The certificate of the modules, laid out as an overlay.
-    fn module_certificate(&self) -> Result<Option<PathBuf>> {
+    fn module_certificate(&self) -> Result<Option<Overlay>> {
         let loaded = &self.inputs.loaded;
         let Some(certificate) = &loaded.definition.kernel.module_certificate else { return Ok(None) };
         let bytes = extension_inputs::certificate_der(&loaded.resolve(certificate))?;
@@ -170,7 +171,7 @@ impl Build<'_> {
                 .with_context(|| format!("making {}", parent(&file).display()))?;
             write_atomically(&file, &bytes, 0o644)
         })?;
-        Ok(Some(outputs.path("overlay")))
+        Ok(Some(Overlay::Output(outputs, "overlay")))
     }
 
     /// An extension as a package: that of Debian, or files that no package manager knows.
@@ -208,9 +209,8 @@ impl Build<'_> {
     }
 }
 
-/// The release of the kernel in the tar archive of a base.
-fn kernel_of(base: &Path) -> Result<String> {
-    let paths = archived(base)?;
+/// The release of the kernel in a base with these paths.
+fn kernel_of(paths: &BTreeSet<PathBuf>) -> Result<String> {
     let modules = Path::new("usr/lib/modules");
     let release = |path: &PathBuf| {
         let mut parts = path.strip_prefix(modules).ok()?.components();
@@ -231,23 +231,12 @@ mod tests {
 
     #[test]
     fn the_kernel_of_a_base_is_the_one_that_has_modules_and_an_image() {
-        let directory = tempfile::tempdir().unwrap();
-        let base = |names: &[&str]| {
-            let mut archive = tar::Builder::new(Vec::new());
-            for name in names {
-                let mut header = tar::Header::new_gnu();
-                header.set_size(0);
-                archive.append_data(&mut header, name, std::io::empty()).unwrap();
-            }
-            let path = directory.path().join("base.tar");
-            fs::write(&path, archive.into_inner().unwrap()).unwrap();
-            kernel_of(&path)
-        };
+        let base = |names: &[&str]| kernel_of(&names.iter().map(PathBuf::from).collect());
         let names = [
-            "./usr/lib/modules/6.12.1-amd64",
-            "./usr/lib/modules/6.12.1-amd64/kernel",
-            "./usr/lib/modules/6.1.0-old",
-            "./boot/vmlinuz-6.12.1-amd64",
+            "usr/lib/modules/6.12.1-amd64",
+            "usr/lib/modules/6.12.1-amd64/kernel",
+            "usr/lib/modules/6.1.0-old",
+            "boot/vmlinuz-6.12.1-amd64",
         ];
         assert_eq!(base(&names).unwrap(), "6.12.1-amd64");
         assert!(base(&names[..3]).unwrap_err().to_string().contains("no kernel"));

@@ -63,6 +63,6 @@ fn files_size(path: &Path) -> Result<u64> {
 
 /// The images that a step has put into its store.
 pub(super) fn stored(outputs: &StepOutputs) -> Result<Vec<StoredImage>> {
-    let bytes = files::read_at_most(&outputs.path(LIST_OUTPUT), 64 << 20)?;
+    let bytes = files::read_at_most(&outputs.path(LIST_OUTPUT)?, 64 << 20)?;
     serde_json::from_slice(&bytes).context("reading the list of images")
 }

@@ -70,14 +70,14 @@ impl Build<'_> {
         });
         let metadata = self.inputs.cache.step(&StepKey::new("image-metadata", 4, inputs), |out| {
             let work = StepWork::Metadata(MetadataSource {
-                base: base.archive(),
-                store: store.path(""),
+                base: base.archive()?,
+                store: store.path("")?,
                 node: node.clone(),
             });
             let message = "Preparing containerd's metadata";
             self.progress.within("image-metadata", message, || self.sandboxed(work, base.epoch, out))
         })?;
-        let listing = files::read_at_most(&store.path(LISTING_OUTPUT), 64 << 20)?;
+        let listing = files::read_at_most(&store.path(LISTING_OUTPUT)?, 64 << 20)?;
         let listing = serde_json::from_slice(&listing).context("reading the listing of the image store")?;
         Ok(Some(BuiltImages { store, metadata, listing, images }))
     }
@@ -162,13 +162,10 @@ impl Build<'_> {
     /// `store/`, `images.json` and `listing.json`: every blob once, as a hard link to a file of the cache.
     fn image_store(&self, images: &[StoredImage], built: Option<&StepOutputs>) -> Result<StepOutputs> {
         let BuildInputs { local, pull: options, registry, blobs, cache, .. } = &self.inputs;
-        let steps: Vec<Store> = local
-            .iter()
-            .map(|(outputs, _)| outputs)
-            .chain(built)
-            .map(|o| Store::at(&o.path(STORE_OUTPUT)))
-            .collect();
         cache.step(&StepKey::new("image-store", 3, json!({ "images": images })), |out| {
+            let steps = local.iter().map(|(outputs, _)| outputs).chain(built);
+            let steps = steps.map(|outputs| Ok(Store::at(&outputs.path(STORE_OUTPUT)?)));
+            let steps = steps.collect::<Result<Vec<_>>>()?;
             let store = Store::create(&out.join(STORE_OUTPUT))?;
             let held =
                 |blob: &Blob| steps.iter().map(|s| s.blob_path(blob.digest)).find(|path| path.exists());

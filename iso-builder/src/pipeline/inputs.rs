@@ -4,15 +4,18 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use base::command::SystemRunner;
+use base::digest::Digest;
 use base::progress::Progress;
 use model::config::Role;
 use model::os_image::vip_image;
+use transfer::download::RetryPolicy;
 
 use super::configuration;
 use super::image_outputs::{imported, stored};
-use super::options::{InputOptions, PullOptions};
+use super::options::{CacheOptions, InputOptions, PullOptions, SharedOptions};
 use super::release_images::{ReleaseImages, bring};
-use crate::cache::{Cache, StepOutputs};
+use super::report::tools;
+use crate::cache::{Cache, SharedSteps, StepOutputs};
 use crate::definition::LoadedDefinition;
 use crate::images::import::ImageImport;
 use crate::images::preload::{self, NeededImage, PreloadPlan, PresentImage};
@@ -62,10 +65,12 @@ impl BuildInputs {
         progress: &Progress,
     ) -> Result<Self> {
         let InputOptions { policy, pull, cache, .. } = options;
-        let cache = cache.open(progress)?;
+        let cache = opened(cache, &loaded, pull, progress)?;
         let blobs = BlobCache::open(cache.downloads())?;
-        let registry: Box<dyn ImageRegistry> =
-            if policy.offline { Box::new(OfflineRegistry) } else { Box::new(loaded.registries(pull.rate)?) };
+        let registry: Box<dyn ImageRegistry> = match policy.offline {
+            true => Box::new(OfflineRegistry),
+            false => Box::new(loaded.registries(pull.rate, RetryPolicy::default())?),
+        };
         let mut local = local_images(&loaded, &cache, progress)?;
         let obtain = ReleaseQuery {
             loaded: &loaded,
@@ -119,6 +124,31 @@ impl BuildInputs {
             progress,
         }
     }
+}
+
+/// The cache with the steps that it shares.
+fn opened(
+    options: &CacheOptions,
+    loaded: &LoadedDefinition,
+    pull: &PullOptions,
+    progress: &Progress,
+) -> Result<Cache> {
+    let cache = options.open(progress)?;
+    let SharedOptions { from, to, trust } = &options.shared;
+    if from.is_empty() && to.is_empty() {
+        return Ok(cache.trusting(*trust));
+    }
+    let shared = SharedSteps {
+        from: from.clone(),
+        to: to.clone(),
+        // A build goes on without it.
+        client: loaded.registries(pull.rate, RetryPolicy::attended())?,
+        tools: Digest::of(&serde_json::to_vec(&tools())?),
+        transfers: pull.transfers,
+        progress: progress.clone(),
+        silent: Default::default(),
+    };
+    Ok(cache.trusting(*trust).sharing(shared))
 }
 
 /// The manifests and charts that the definition ships, and every image that they run. Helm's files are made in `scratch`.

@@ -24,6 +24,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::context::Build;
+use super::image_outputs::STORE_OUTPUT;
 use super::images::BuiltImages;
 use super::output::OutputDirectory;
 use super::program::BuildInstaller;
@@ -142,7 +143,7 @@ impl MediumParts {
         let mut payloads = Vec::new();
         let mut add = |path: String, purpose, outputs: &StepOutputs, name: &str| -> Result<()> {
             let (size, sha256) = outputs.file(name)?;
-            payloads.push((Payload { path, purpose, size, sha256 }, outputs.path(name)));
+            payloads.push((Payload { path, purpose, size, sha256 }, outputs.path(name)?));
             Ok(())
         };
         add("boot/vmlinuz".into(), Purpose::Kernel, &kernel, "vmlinuz")?;
@@ -156,25 +157,25 @@ impl MediumParts {
                 let name = format!("{}.db", role.name());
                 add(metadata_path(role.name()), Purpose::ImageMetadata, &images.metadata, &name)?;
             }
+            let store = images.store.path(STORE_OUTPUT)?;
             for payload in &images.listing.payloads {
                 let inside = payload.path.trim_start_matches("images/");
-                let source = images.store.path("store").join(inside);
-                payloads.push((payload.clone(), source));
+                payloads.push((payload.clone(), store.join(inside)));
             }
         }
         payloads.extend(configuration);
-        let release = files::read_text(&kernel.path("kernel-release"))?;
+        let release = files::read_text(&kernel.path("kernel-release")?)?;
         let images = images.map(|images| images.listing.images.clone()).unwrap_or_default();
-        let hashes = files::read_text(&rootfs.path(IMAGE_HASHES_OUTPUT))?;
+        let hashes = files::read_text(&rootfs.path(IMAGE_HASHES_OUTPUT)?)?;
         let hashes: ImageHashes =
             serde_json::from_str(&hashes).context("reading the root hashes of the OS image")?;
-        let covered = hardware.path(HARDWARE).exists().then(|| -> Result<_> {
+        let covered = hardware.has(HARDWARE).then(|| -> Result<_> {
             let (size, sha256) = hardware.file(HARDWARE)?;
             let payload = Payload { path: HARDWARE.into(), purpose: Purpose::Hardware, size, sha256 };
-            Ok((payload, hardware.path(HARDWARE)))
+            Ok((payload, hardware.path(HARDWARE)?))
         });
         let (covered, hardware) = covered.transpose()?.unzip();
-        let iso = iso_recipe(architecture, &kernel.path("loaders"), hashes.root_hash, covered)?;
+        let iso = iso_recipe(architecture, &kernel.path("loaders")?, hashes.root_hash, covered)?;
         Ok(Self { epoch, kernel, payloads, hardware, images, release, expanded: hashes.expanded, iso })
     }
 
@@ -394,7 +395,7 @@ impl Build<'_> {
             let scratch =
                 tempfile::tempdir_in(self.inputs.cache.scratch()).context("making a scratch directory")?;
             let recipe = Recipe::new(release, bytes);
-            let loaders = parts.kernel.path("loaders");
+            let loaders = parts.kernel.path("loaders")?;
             let source = |payload: &Payload| parts.source(payload).map(Path::to_owned);
             let iso = assemble(&recipe, signatures.as_deref(), &loaders, &source, scratch.path())?;
             iso.write(file, &output, step, self.progress)?;

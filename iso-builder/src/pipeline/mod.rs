@@ -33,6 +33,7 @@ mod media;
 mod options;
 mod os;
 mod output;
+mod overlay;
 mod program;
 mod provenance;
 mod record;
@@ -57,7 +58,7 @@ use self::context::Build;
 pub use self::image_report::ImageReport;
 use self::inputs::{BuildInputs, LockUse};
 pub use self::media::BuiltFile;
-pub use self::options::{BuildOptions, CacheOptions, InputOptions, PullOptions};
+pub use self::options::{BuildOptions, CacheOptions, InputOptions, PullOptions, SharedOptions};
 use self::output::OutputDirectory;
 use self::program::BuildInstaller;
 pub use self::program::InstallerChoice;
@@ -166,7 +167,8 @@ impl PlannedBuild {
         let outputs = OutputDirectory::open(&directory, progress)?;
         options.inputs.check_room(&loaded, Some(&directory))?;
         let approve = |lock: &Lock| base_contents::check_packages(&loaded, lock);
-        let build = Build::begin(loaded.clone(), &options.inputs, &approve, progress)?;
+        let inputs = signing.inputs(&options.inputs, progress);
+        let build = Build::begin(loaded.clone(), &inputs, &approve, progress)?;
         build.check_room(&directory, wanted.len())?;
         let distribution = build.distribution()?;
         let base = build.base()?;
@@ -199,6 +201,7 @@ impl PlannedBuild {
         outputs.write(REPORT, &report.to_bytes()?)?;
         outputs.commit(&made.stale)?;
         made.record.write()?;
+        build.inputs.cache.share();
         Ok(FinishedBuild { definition: loaded.file, directory, files: made.files, made: steps, report })
     }
 }

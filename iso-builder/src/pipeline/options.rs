@@ -6,12 +6,13 @@ use anyhow::Result;
 use base::failure::{Class, Classify};
 use base::progress::Progress;
 use base::size::ByteSize;
+use formats::oci::Repository;
 use model::architecture::Architecture;
 
 use super::program::InstallerChoice;
 use super::room::{self, NeededRoom};
 use super::signing::BuildSigners;
-use crate::cache::Cache;
+use crate::cache::{Cache, StepTrust};
 use crate::definition::{LoadedDefinition, OutputKind};
 use crate::lock::{Lock, LockPolicy};
 
@@ -63,6 +64,18 @@ pub struct CacheOptions {
     pub directory: PathBuf,
     /// The directory of downloads, if it is not in the cache.
     pub downloads: Option<PathBuf>,
+    pub shared: SharedOptions,
+}
+
+/// The repositories of registries through which builders share steps.
+#[derive(Clone, Debug, Default)]
+pub struct SharedOptions {
+    /// In which a build looks for steps, in this order.
+    pub from: Vec<Repository>,
+    /// That get the steps that this host has made.
+    pub to: Vec<Repository>,
+    /// Whose steps the build uses.
+    pub trust: StepTrust,
 }
 
 impl CacheOptions {

@@ -13,7 +13,8 @@ use trust::store::TRUST_STORE;
 use super::base_system::BaseSystem;
 use super::context::Build;
 use super::extensions::MadeExtensions;
-use super::{hardware, initrd};
+use super::overlay::Overlay;
+use super::{hardware, initrd, overlay};
 use crate::cache::{StepKey, StepOutputs};
 use crate::definition::Base;
 use crate::files::digest_of_path;
@@ -75,16 +76,16 @@ impl Build<'_> {
 
     /// `vmlinuz`, `initrd` as dracut makes it, `kernel-release`, `loaders/`.
     pub(super) fn kernel(&self, base: &BaseSystem, extensions: &MadeExtensions) -> Result<StepOutputs> {
-        let mut overlays = vec![self.product.initrd()];
+        let mut overlays = vec![Overlay::Directory(self.product.initrd())];
         overlays.extend(extensions.initrd.iter().cloned());
         overlays.extend(self.overlays(&self.inputs.loaded.definition.overlays.initrd)?);
         let inputs = json!({
             "base": base.digest()?,
             "architecture": self.inputs.loaded.definition.architecture,
-            "overlays": digests(&overlays)?,
+            "overlays": overlay::digests(&overlays)?,
         });
         self.inputs.cache.step(&StepKey::new("kernel", 12, inputs), |out| {
-            let work = StepWork::Kernel { base: base.archive(), overlays };
+            let work = StepWork::Kernel { base: base.archive()?, overlays: overlay::paths(&overlays)? };
             self.progress.within("initrd", "Making the initrd and the boot loaders", || {
                 self.sandboxed(work, base.epoch, out)
             })
@@ -99,7 +100,7 @@ impl Build<'_> {
         installer: &Path,
         trust: &TrustStore,
     ) -> Result<StepOutputs> {
-        let (plain, store) = (kernel.path("initrd"), trust.to_bytes());
+        let store = trust.to_bytes();
         let inputs = json!({
             "kernel": kernel.digest()?,
             "installer": digest_of_path(installer)?,
@@ -107,7 +108,7 @@ impl Build<'_> {
         });
         self.inputs.cache.step(&StepKey::new("initrd", 1, inputs), |out| {
             self.progress.within("initrd", "Adding the installer to the initrd", || {
-                initrd::complete(&plain, installer, &store, out)
+                initrd::complete(&kernel.path("initrd")?, installer, &store, out)
             })
         })
     }
@@ -122,36 +123,39 @@ impl Build<'_> {
         trust: &TrustStore,
     ) -> Result<StepOutputs> {
         let definition = &self.inputs.loaded.definition;
-        let rootfs = RootfsSource {
-            base: base.archive(),
-            // The definition's overlays can change what the distribution and the product bring.
-            overlays: distribution
-                .map(|outputs| outputs.path(OVERLAY_OUTPUT))
-                .into_iter()
-                .chain([self.product.rootfs()])
-                .chain(extensions.rootfs.iter().cloned())
-                .chain(self.overlays(&definition.overlays.rootfs)?)
-                .chain(self.shipped()?)
-                // Nothing else can change whom the nodes trust.
-                .chain([self.trust_store(trust)?])
-                .collect(),
-            installer: installer.to_owned(),
-            identity: ProductIdentity {
-                id: definition.id.clone(),
-                name: definition.name.clone(),
-                version: definition.version.clone(),
-            },
-            level: definition.profile.zstd_level(),
+        // The definition's overlays can change what the distribution and the product bring.
+        let overlays: Vec<_> = distribution
+            .map(|outputs| Overlay::Output(outputs.clone(), OVERLAY_OUTPUT))
+            .into_iter()
+            .chain([Overlay::Directory(self.product.rootfs())])
+            .chain(extensions.rootfs.iter().cloned())
+            .chain(self.overlays(&definition.overlays.rootfs)?)
+            .chain(self.shipped()?)
+            // Nothing else can change whom the nodes trust.
+            .chain([self.trust_store(trust)?])
+            .collect();
+        let identity = ProductIdentity {
+            id: definition.id.clone(),
+            name: definition.name.clone(),
+            version: definition.version.clone(),
         };
+        let level = definition.profile.zstd_level();
         let inputs = json!({
             "base": base.digest()?,
-            "overlays": digests(&rootfs.overlays)?,
-            "installer": digest_of_path(&rootfs.installer)?,
-            "identity": rootfs.identity,
-            "level": rootfs.level,
+            "overlays": overlay::digests(&overlays)?,
+            "installer": digest_of_path(installer)?,
+            "identity": identity,
+            "level": level,
         });
         self.inputs.cache.step(&StepKey::new("rootfs", 10, inputs), |out| {
-            let message = format!("Making the OS image (zstd {})", rootfs.level);
+            let rootfs = RootfsSource {
+                base: base.archive()?,
+                overlays: overlay::paths(&overlays)?,
+                installer: installer.to_owned(),
+                identity,
+                level,
+            };
+            let message = format!("Making the OS image (zstd {level})");
             self.progress
                 .within("rootfs", message, || self.sandboxed(StepWork::Rootfs(rootfs), base.epoch, out))
         })
@@ -159,28 +163,28 @@ impl Build<'_> {
 
     /// `hardware.json`: what the OS image and the initrd can drive. Empty where the kernel has no modules.
     pub(super) fn hardware(&self, initrd: &StepOutputs, rootfs: &StepOutputs) -> Result<StepOutputs> {
-        let (coverage, initrd_file) = (rootfs.path(COVERAGE_OUTPUT), initrd.path("initrd"));
-        let inputs = json!({ "coverage": digest_of_path(&coverage)?, "initrd": initrd.digest()? });
+        let (_, coverage) = rootfs.file(COVERAGE_OUTPUT)?;
+        let inputs = json!({ "coverage": coverage, "initrd": initrd.digest()? });
         self.inputs.cache.step(&StepKey::new("hardware", 1, inputs), |out| {
             self.progress.within("hardware", "Listing what the release can drive", || {
-                hardware::complete(&coverage, &initrd_file, out)
+                hardware::complete(&rootfs.path(COVERAGE_OUTPUT)?, &initrd.path("initrd")?, out)
             })
         })
     }
 
     /// The manifests and charts that the first server applies, laid out as an overlay.
-    fn shipped(&self) -> Result<Option<PathBuf>> {
+    fn shipped(&self) -> Result<Option<Overlay>> {
         let workloads = &self.inputs.workloads;
         if workloads.is_empty() {
             return Ok(None);
         }
         let key = StepKey::new("workloads", 1, json!({ "files": workloads.digest() }));
         let outputs = self.inputs.cache.step(&key, |out| workloads.lay_out(&out.join("overlay")))?;
-        Ok(Some(outputs.path("overlay")))
+        Ok(Some(Overlay::Output(outputs, "overlay")))
     }
 
     /// The trust store, laid out as an overlay.
-    fn trust_store(&self, trust: &TrustStore) -> Result<PathBuf> {
+    fn trust_store(&self, trust: &TrustStore) -> Result<Overlay> {
         let bytes = trust.to_bytes();
         let key = StepKey::new("trust", 1, json!({ "store": Digest::of(&bytes) }));
         let outputs = self.inputs.cache.step(&key, |out| {
@@ -189,18 +193,15 @@ impl Build<'_> {
                 .with_context(|| format!("making {}", parent(&file).display()))?;
             write_atomically(&file, &bytes, 0o644)
         })?;
-        Ok(outputs.path("overlay"))
+        Ok(Overlay::Output(outputs, "overlay"))
     }
 
-    fn overlays(&self, paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    fn overlays(&self, paths: &[PathBuf]) -> Result<Vec<Overlay>> {
         let resolve = |path: &PathBuf| {
             let path = self.inputs.loaded.resolve(path);
-            path.canonicalize().with_context(|| format!("resolving {}", path.display()))
+            let path = path.canonicalize().with_context(|| format!("resolving {}", path.display()))?;
+            Ok(Overlay::Directory(path))
         };
         paths.iter().map(resolve).collect()
     }
-}
-
-fn digests(paths: &[PathBuf]) -> Result<Vec<base::digest::Digest>> {
-    paths.iter().map(|path| digest_of_path(path)).collect()
 }

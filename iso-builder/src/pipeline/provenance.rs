@@ -59,7 +59,11 @@ impl Build<'_> {
             outputs: made.outputs.iter().copied().collect(),
             trusted_keys: self.unnamed_keys(signing.store.keys()),
         };
-        let internal = InternalParameters { epoch, tools: tools.clone() };
+        let internal = InternalParameters {
+            epoch,
+            tools: tools.clone(),
+            shared_steps: self.inputs.cache.uses().into_iter().filter_map(|step| step.origin).collect(),
+        };
         let found = FoundPackages::of_sbom(&made.sbom).context("reading the bill of materials")?;
         let build = BuildDefinition::new(external, internal, self.dependencies(installer.sha256, &found)?);
         let version = BuilderVersion::of_this_program()?;

@@ -81,7 +81,7 @@ impl<'a> OutputRecord<'a> {
         let begun = Instant::now();
         let used = |cached, size| {
             let seconds = begun.elapsed().as_secs_f64();
-            locked(&self.uses).push(StepUse { step: output.to_owned(), cached, seconds, size });
+            locked(&self.uses).push(StepUse { step: output.to_owned(), cached, origin: None, seconds, size });
         };
         if let Some(known) = self.is_current(name, key) {
             used(true, fs::metadata(self.path(name))?.len());

@@ -115,7 +115,7 @@ fn names_of(
         let request = StepRequest { work, architecture, out, scratch: directory, epoch: 0 };
         sandbox::run(&request, scratch.path())
     })?;
-    let text = files::read_text(&outputs.path(IMAGE_NAMES_OUTPUT))?;
+    let text = files::read_text(&outputs.path(IMAGE_NAMES_OUTPUT)?)?;
     let name = |line: &str| {
         line.parse().with_context(|| format!("reading {line:?} among the images of Kubernetes {version}"))
     };
@@ -129,7 +129,7 @@ fn take_runtime(images: &mut StepImages, release: &ObtainedRelease) -> Result<(S
     let runtime = runtime::take(&mut all, version)?;
     let holder = images.iter().find(|(_, images)| images.contains(&runtime));
     let (outputs, _) = holder.context("an image is in the archive that it came from")?;
-    let store = Store::at(&outputs.path(STORE_OUTPUT));
+    let store = Store::at(&outputs.path(STORE_OUTPUT)?);
     images.iter_mut().for_each(|(_, images)| images.retain(|image| image.name != runtime.name));
     Ok((store, runtime))
 }

@@ -240,7 +240,7 @@ impl BuildReport {
         }
         text.push_str("\n| Step | Time | Size |\n|---|---:|---:|\n");
         for step in &self.steps {
-            let time = if step.cached { "cached".to_owned() } else { format!("{:.1} s", step.seconds) };
+            let time = step.time();
             let _ = writeln!(text, "| {} | {time} | {} |", step.step, ByteSize::bytes(step.size));
         }
         let minutes = self.time();
@@ -266,7 +266,7 @@ impl BuildReport {
     /// The steps in lines for people: the time of each, or that it came from the cache.
     pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
         let line = |step: &StepUse| {
-            let time = if step.cached { "cached".to_owned() } else { format!("{:.1} s", step.seconds) };
+            let time = step.time();
             format!("{time:>9}  {:<18} {:>10}", step.step, ByteSize::bytes(step.size).to_string())
         };
         let total = format!("{:>9}  in all", self.time());
@@ -287,7 +287,13 @@ mod tests {
     fn report() -> BuildReport {
         let digest = Digest::of(b"x");
         let file = |path: &str| ReportedFile { path: path.into(), sha256: digest };
-        let step = |step: &str, cached, seconds| StepUse { step: step.into(), cached, seconds, size: 2048 };
+        let step = |step: &str, cached, seconds| StepUse {
+            step: step.into(),
+            cached,
+            origin: None,
+            seconds,
+            size: 2048,
+        };
         BuildReport {
             format: REPORT_FORMAT,
             builder: "1".into(),

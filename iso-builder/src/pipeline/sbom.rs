@@ -36,12 +36,12 @@ impl Build<'_> {
         });
         let outputs = self.inputs.cache.step(&StepKey::new("sbom", 5, inputs), |out| {
             self.progress.within("sbom", "Writing the bill of materials", || {
-                let mut os = tree::of_tree(&base.archive())?;
+                let mut os = tree::of_tree(&base.archive()?)?;
                 os.packages.extend(definition.kubernetes.as_ref().map(released));
                 os.packages.extend(extensions.packages.iter().cloned());
                 let mut contents = Vec::new();
                 if let Some(BuiltImages { store, images, .. }) = images {
-                    let store = Store::at(&store.path(STORE_OUTPUT));
+                    let store = Store::at(&store.path(STORE_OUTPUT)?);
                     let mut layers = LayerReader::new(&store);
                     for image in images {
                         contents.push(layers.image(image)?);
@@ -53,7 +53,7 @@ impl Build<'_> {
                 fs::write(out.join(SBOM), document).context("writing the bill of materials")
             })
         })?;
-        Ok(outputs.path(SBOM))
+        outputs.path(SBOM)
     }
 }
 

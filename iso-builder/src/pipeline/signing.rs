@@ -9,6 +9,8 @@ use formats::dsse::Envelope;
 use jiff::Timestamp;
 use trust::{Revocations, TrustStore, TrustedKey};
 
+use super::options::InputOptions;
+use crate::cache::StepTrust;
 use crate::definition::LoadedDefinition;
 use crate::signing::{ReleaseSigner, SignerOptions, add_all};
 
@@ -111,6 +113,20 @@ impl<'s> BuildSigning<'s> {
             progress.warn(STEP, &text);
         }
         Ok(Self { store, signers: open })
+    }
+
+    /// The inputs of the build: a release that nodes check, or that is signed, is made of the steps of this host only.
+    pub(super) fn inputs(&self, options: &InputOptions, progress: &Progress) -> InputOptions {
+        let mut inputs = options.clone();
+        if self.store.keys().is_empty() && options.module_key.is_none() {
+            return inputs;
+        }
+        inputs.cache.shared.trust = StepTrust::Own;
+        if !inputs.cache.shared.from.is_empty() {
+            let text = "the release is one that nodes check: no step of --cache-from is used, all are made on this host";
+            progress.note(STEP, text);
+        }
+        inputs
     }
 
     /// The signatures of a manifest that the build makes; none without a key. They say that they were made at `epoch`, the moment that

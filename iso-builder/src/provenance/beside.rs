@@ -109,6 +109,21 @@ impl ReleaseProvenance {
         self.judged(known).map(drop).map_err(|error| provenance_failure(error, &source()).into())
     }
 
+    /// Fails if parts of the release were made by other hosts than its builder: whoever signs it would answer for them.
+    ///
+    /// # Errors
+    /// [`Class::Invalid`] with the repositories that they came from.
+    pub fn check_steps(&self) -> Result<()> {
+        let shared = &self.statement.predicate.build_definition.internal_parameters.shared_steps;
+        if shared.is_empty() {
+            return Ok(());
+        }
+        let origins: Vec<_> = shared.iter().map(String::as_str).collect();
+        let what = format!("the release is made of steps that other hosts shared in {}", origins.join(", "));
+        let hint = "Build it without --cache-from, or name its keys in `trust.keys`, and sign that.";
+        Err(Failure::new(Class::Invalid, what).hint(hint).into())
+    }
+
     /// Fails unless it is about the release beside it.
     ///
     /// # Errors

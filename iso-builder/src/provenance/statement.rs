@@ -2,7 +2,7 @@
 //!
 //! Fields that later versions add, here or in the specifications, are ignored when it is read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use base::digest::Digest;
@@ -118,6 +118,9 @@ pub struct InternalParameters {
     pub epoch: u64,
     /// The versions of the host's programs that make parts of the outputs, by name.
     pub tools: BTreeMap<String, String>,
+    /// The repositories from which steps came that other hosts had made, sorted.
+    #[serde(default, rename = "sharedSteps", skip_serializing_if = "BTreeSet::is_empty")]
+    pub shared_steps: BTreeSet<String>,
 }
 
 /// An input: a resource descriptor of in-toto.
@@ -334,6 +337,7 @@ pub(crate) mod tests {
         let internal = InternalParameters {
             epoch: 1_700_000_000,
             tools: [("tar".to_owned(), "tar (GNU tar) 1.35".to_owned())].into(),
+            shared_steps: BTreeSet::new(),
         };
         let dependencies = vec![
             Dependency {

@@ -32,7 +32,7 @@ use crate::lock::LockPolicy;
 use crate::namespaces::remove_tree;
 use crate::pipeline::{
     self, BuildOptions, BuildSigners, CacheOptions, InputOptions, InstallerChoice, KnownSignatures,
-    PullOptions,
+    PullOptions, SharedOptions,
 };
 use crate::wording::printable;
 
@@ -95,8 +95,11 @@ pub fn reproduce(options: &ReproduceOptions, progress: &Progress) -> Result<Repr
     let cache = options.cache.open(progress)?;
     let place = tempfile::tempdir_in(cache.scratch()).context("making a scratch directory")?;
     let media = options.output.clone().unwrap_or_else(|| place.path().join(MEDIA));
-    let steps =
-        CacheOptions { directory: place.path().join(STEPS), downloads: Some(cache.downloads().to_owned()) };
+    let steps = CacheOptions {
+        directory: place.path().join(STEPS),
+        downloads: Some(cache.downloads().to_owned()),
+        shared: SharedOptions::default(),
+    };
     let build = BuildOptions {
         definitions: vec![definition.clone()],
         inputs: InputOptions {

@@ -144,6 +144,22 @@ impl FromStr for ImageReference {
     }
 }
 
+impl FromStr for Repository {
+    type Err = ParseReferenceError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let image: ImageReference = text.parse()?;
+        let last = text.rsplit('/').next().unwrap_or_default();
+        match last.contains([':', '@']) {
+            false => Ok(image.repository),
+            true => {
+                let why = "the name of a repository has no tag and no digest";
+                Err(ParseReferenceError { text: text.to_owned(), why })
+            }
+        }
+    }
+}
+
 /// Mistakes by which a reference carries text that surrounded it in another document.
 fn surplus(text: &str) -> Option<&'static str> {
     if text.contains("://") {
@@ -256,6 +272,22 @@ mod tests {
 
     fn digits() -> String {
         Digest::of(b"x").to_string()
+    }
+
+    #[test]
+    fn a_repository_is_named_without_a_tag_and_a_digest() {
+        let named = |text: &str| text.parse::<Repository>().map(|repository| repository.to_string());
+        assert_eq!(
+            named("registry.example.org:5000/builds/steps").unwrap(),
+            "registry.example.org:5000/builds/steps"
+        );
+        assert_eq!(named("steps").unwrap(), "docker.io/library/steps");
+        let digest = format!("r.example.org/steps@sha256:{}", "0".repeat(64));
+        for text in
+            ["r.example.org/steps:1", &digest, "https://r.example.org/steps", "r.example.org/Steps", ""]
+        {
+            assert!(named(text).is_err(), "{text}");
+        }
     }
 
     #[test]

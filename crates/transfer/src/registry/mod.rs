@@ -38,7 +38,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 
 use base::digest::Digest;
-use base::failure::Failure;
+use base::failure::{Class, Classify, Failure};
 use blob::Blob;
 use endpoint::Endpoint;
 use formats::oci::referrers::referrers_tag;
@@ -167,6 +167,40 @@ impl Client {
                 Err(problem) => Err(problem.into()),
             }
         })
+    }
+
+    /// The tags of a repository at the registry itself; none where it has no such repository.
+    ///
+    /// # Errors
+    /// `Class::Network` where the registry cannot be asked, or does not answer with a list.
+    pub fn tags(&self, repository: &Repository) -> Result<Vec<String>> {
+        #[derive(serde::Deserialize)]
+        struct Page {
+            // Null, or absent, where there are none.
+            tags: Option<Vec<String>>,
+        }
+        let what = || format!("listing the tags of {repository}");
+        let pages = self.itself(repository, what, |(site, endpoint)| match site.tags(endpoint) {
+            Ok(pages) => Ok(pages),
+            Err(problem) if problem.kind == ProblemKind::Missing => Ok(Vec::new()),
+            Err(problem) => Err(problem.into()),
+        })?;
+        let mut tags = Vec::new();
+        for page in pages {
+            let page: Page = serde_json::from_slice(&page).class(Class::Network, what)?;
+            tags.extend(page.tags.unwrap_or_default());
+        }
+        Ok(tags)
+    }
+
+    /// Removes a manifest, and every tag of it, from the registry itself. Its blobs go when the registry collects what nothing refers
+    /// to.
+    ///
+    /// # Errors
+    /// `Class::Network` where the registry does not do it; many have to be told first that they may.
+    pub fn delete_manifest(&self, repository: &Repository, digest: Digest) -> Result<()> {
+        let what = || format!("removing {}", repository.with_digest(digest));
+        self.itself(repository, what, |site| upload::delete(site, digest))
     }
 
     /// The bytes of a blob from `offset` on. Reading goes on over broken connections, and at the next endpoint when one

@@ -4,18 +4,30 @@
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct RegistryScope {
     path: String,
-    writes: bool,
+    access: Access,
     /// The path of another repository whose blobs are mounted.
     from: Option<String>,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Access {
+    Pull,
+    Push,
+    Delete,
+}
+
 impl RegistryScope {
     pub(super) fn pull(path: &str) -> Self {
-        Self { path: path.to_owned(), writes: false, from: None }
+        Self { path: path.to_owned(), access: Access::Pull, from: None }
     }
 
     pub(super) fn push(path: &str) -> Self {
-        Self { writes: true, ..Self::pull(path) }
+        Self { access: Access::Push, ..Self::pull(path) }
+    }
+
+    /// To remove manifests.
+    pub(super) fn delete(path: &str) -> Self {
+        Self { access: Access::Delete, ..Self::pull(path) }
     }
 
     /// Adds read access to `from`, to mount its blobs.
@@ -25,7 +37,11 @@ impl RegistryScope {
 
     /// The scopes for a token service.
     pub(super) fn words(&self) -> Vec<String> {
-        let actions = if self.writes { "pull,push" } else { "pull" };
+        let actions = match self.access {
+            Access::Pull => "pull",
+            Access::Push => "pull,push",
+            Access::Delete => "pull,delete",
+        };
         let from = self.from.iter().map(|from| format!("repository:{from}:pull"));
         [format!("repository:{}:{actions}", self.path)].into_iter().chain(from).collect()
     }
@@ -38,6 +54,7 @@ mod tests {
     #[test]
     fn writing_needs_reading_and_taking_over_needs_reading_elsewhere() {
         assert_eq!(RegistryScope::pull("a/b").words(), ["repository:a/b:pull"]);
+        assert_eq!(RegistryScope::delete("a/b").words(), ["repository:a/b:pull,delete"]);
         let mounting = RegistryScope::push("a/b").mounting("c");
         assert_eq!(mounting.words(), ["repository:a/b:pull,push", "repository:c:pull"]);
     }

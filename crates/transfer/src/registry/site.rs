@@ -146,7 +146,16 @@ impl Site {
 
     /// The pages of the list of what refers to the manifest `subject` (distribution-spec 1.1, "Listing Referrers").
     pub(super) fn referrers(&self, endpoint: &Endpoint, subject: Digest) -> Result<Vec<Vec<u8>>, Problem> {
-        let mut url = endpoint.url("referrers", &subject.oci());
+        self.pages(endpoint, endpoint.url("referrers", &subject.oci()))
+    }
+
+    /// The pages of the list of the tags of a repository (distribution-spec 1.1, "Listing Tags").
+    pub(super) fn tags(&self, endpoint: &Endpoint) -> Result<Vec<Vec<u8>>, Problem> {
+        self.pages(endpoint, endpoint.url("tags", "list"))
+    }
+
+    /// The pages of the list that begins at `url`.
+    fn pages(&self, endpoint: &Endpoint, mut url: String) -> Result<Vec<Vec<u8>>, Problem> {
         let mut pages = Vec::new();
         while pages.len() < PAGES_MAX {
             // A registry that gives the first page has such lists: what comes later is no reason to look for a tag.

@@ -235,7 +235,10 @@ fn of_one_build(release: &Release, iso: &SignableMedium) -> Result<()> {
 fn signable_provenance(directory: &Path) -> Result<Option<ReleaseProvenance>> {
     replaceable(&directory.join(PROVENANCE))?;
     let found = ReleaseProvenance::find(directory)?;
-    found.iter().try_for_each(ReleaseProvenance::check_subjects)?;
+    found.iter().try_for_each(|provenance| {
+        provenance.check_subjects()?;
+        provenance.check_steps()
+    })?;
     Ok(found)
 }
 

@@ -28,7 +28,7 @@ use crate::media::customize::CustomizationLocation;
 use crate::media::customize::change::{self, AreaContents, MediumWriter};
 use crate::media::finished::built_iso;
 use crate::provenance::statement::tests::statement;
-use crate::provenance::{ReleaseProvenance, Subject};
+use crate::provenance::{ReleaseProvenance, Statement, Subject};
 
 const LENGTH: usize = SIGNATURES_LENGTH as usize;
 
@@ -426,6 +426,22 @@ fn a_provenance_of_another_release_is_not_signed_and_nothing_is_changed() {
     fs::write(output.file(PROVENANCE), "{}").unwrap();
     let error = sign(output.path(), anew).unwrap_err();
     assert_eq!(class_of(&error), Class::Verification, "{}", render(&error));
+}
+
+#[test]
+fn a_release_of_steps_that_other_hosts_shared_is_not_signed_and_nothing_is_changed() {
+    let output = Output::new();
+    let envelope = Envelope::parse(&fs::read(output.file(PROVENANCE)).unwrap()).unwrap();
+    let mut statement = Statement::of_envelope(&envelope).unwrap();
+    let parameters = &mut statement.predicate.build_definition.internal_parameters;
+    parameters.shared_steps.insert("registry.example.org/builds/steps".to_owned());
+    fs::write(output.file(PROVENANCE), statement.to_envelope().to_line()).unwrap();
+    let before = output.content();
+    let error = sign(output.path(), anew).unwrap_err();
+    let told = render(&error);
+    assert_eq!(class_of(&error), Class::Invalid, "{told}");
+    assert!(told.contains("shared in registry.example.org/builds/steps"), "{told}");
+    assert_eq!(output.content(), before);
 }
 
 #[test]

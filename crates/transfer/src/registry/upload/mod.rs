@@ -20,6 +20,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use reqwest::{Method, StatusCode};
 
 use super::endpoint::Endpoint;
+use super::problem::{Problem, ProblemKind};
 use super::rate::RateLimiter;
 use super::site::Site;
 use base::digest::Digest;
@@ -110,6 +111,27 @@ pub(super) fn manifest(
             }
             Ok(response) if is_unsupported(response.status()) => {
                 return Ok(ManifestAnswer::Unsupported(writer.refusal(response).to_string()));
+            }
+            Ok(response) => writer.trouble(response),
+            Err(trouble) => trouble,
+        };
+        writer.bear(&mut attempts, trouble)?;
+    }
+}
+
+/// Removes a manifest by its digest (distribution-spec 1.1, "Content Management"). One that is not there counts as removed.
+pub(super) fn delete((site, endpoint): (&Site, &Endpoint), digest: Digest) -> Result<(), UploadError> {
+    let writer = RepositoryWriter::deleting(site, endpoint)?;
+    let url = writer.url("manifests", &digest.oci())?;
+    let mut attempts = site.transfer_attempts();
+    loop {
+        let trouble = match writer.send(&mut |client| Ok(client.request(Method::DELETE, url.clone()))) {
+            Ok(response) if response.status().is_success() || response.status() == StatusCode::NOT_FOUND => {
+                return Ok(());
+            }
+            Ok(response) if response.status() == StatusCode::METHOD_NOT_ALLOWED => {
+                let why = "it does not let manifests be removed; its administrator can allow it";
+                return Err(Problem::new(ProblemKind::Strange, why).into());
             }
             Ok(response) => writer.trouble(response),
             Err(trouble) => trouble,

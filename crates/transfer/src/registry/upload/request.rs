@@ -80,6 +80,15 @@ impl<'a> RepositoryWriter<'a> {
             Some(repository) => scope.mounting(repository.path()),
             None => scope,
         };
+        Self::with_scope(site, endpoint, scope)
+    }
+
+    /// For a repository whose manifests are removed.
+    pub(super) fn deleting(site: &'a Site, endpoint: &'a Endpoint) -> Result<Self, Problem> {
+        Self::with_scope(site, endpoint, RegistryScope::delete(&endpoint.path))
+    }
+
+    fn with_scope(site: &'a Site, endpoint: &'a Endpoint, scope: RegistryScope) -> Result<Self, Problem> {
         let base = Url::parse(&site.server().to_string());
         let base = base.map_err(|_| Problem::new(ProblemKind::Strange, "its address is not a valid URL"))?;
         Ok(Self { site, endpoint, scope, base })
