@@ -113,10 +113,17 @@ impl StepOutputs {
     /// # Errors
     /// [`Class::Network`] or [`Class::Verification`] if it cannot be fetched.
     pub fn path(&self, name: &str) -> Result<PathBuf> {
-        if let Some(found) = &self.found {
-            found.bring(&self.directory, &self.record, Path::new(name))?;
-        }
+        self.fetch(&[name])?;
         Ok(self.directory.join(name))
+    }
+
+    /// Fetches these outputs and what is below them, as far as they are not here yet.
+    ///
+    /// # Errors
+    /// [`Class::Network`] or [`Class::Verification`] if one cannot be fetched.
+    pub fn fetch(&self, names: &[&str]) -> Result<()> {
+        let bring = |found: &FoundStep| found.bring(&self.directory, &self.record, names);
+        self.found.as_ref().map_or(Ok(()), bring)
     }
 
     /// True if there is a file of this name.

@@ -139,8 +139,8 @@ impl From<CacheArguments> for CacheOptions {
 /// The registries through which builders share steps.
 #[derive(Debug, clap::Args)]
 pub(super) struct SharedArguments {
-    /// Look in this repository of a registry for steps that are not in the cache: registry.example.org/builds/steps. Repeatable. A release
-    /// that nodes check is made without it.
+    /// Look in this repository of a registry for steps that are not in the cache: registry.example.org/builds/steps. Repeatable. What is
+    /// signed with other keys than the development key is made without it.
     #[arg(long, value_name = "REPOSITORY")]
     cache_from: Vec<Repository>,
     /// Give this repository the steps that this host has made. Repeatable. Whoever may read it can read what is in them, and whoever may write to

@@ -140,6 +140,19 @@ impl MediumParts {
         images: Option<&BuiltImages>,
         configuration: Vec<(Payload, PathBuf)>,
     ) -> Result<Self> {
+        // All at once, where they come from another host.
+        let mut needed = vec![
+            (&kernel, vec!["vmlinuz", "loaders", "kernel-release"]),
+            (initrd, vec!["initrd"]),
+            (rootfs, vec!["rootfs.squashfs", IMAGE_HASHES_OUTPUT]),
+            (hardware, vec![HARDWARE]),
+        ];
+        needed.extend(
+            images
+                .iter()
+                .flat_map(|images| [(&images.store, vec![STORE_OUTPUT]), (&images.metadata, vec![""])]),
+        );
+        for_each(&needed, needed.len(), |(outputs, names)| outputs.fetch(names))?;
         let mut payloads = Vec::new();
         let mut add = |path: String, purpose, outputs: &StepOutputs, name: &str| -> Result<()> {
             let (size, sha256) = outputs.file(name)?;

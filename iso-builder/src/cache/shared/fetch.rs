@@ -25,6 +25,9 @@ use crate::wording::counted;
 /// The list of the outputs of a step in a registry, beside its record.
 const DOCUMENT_FILE: &str = ".shared-step.json";
 
+/// Fetching less bytes is not worth a line.
+const SHOWN_MIN: u64 = 1 << 20;
+
 /// A step whose files are fetched when they are used. Clones share what is under way.
 #[derive(Clone, Debug)]
 pub(in crate::cache) struct FoundStep {
@@ -103,14 +106,20 @@ impl FoundStep {
         Ok(record)
     }
 
-    /// Fetches the files at or below `top` that are not in `directory` yet.
+    /// Fetches the files at or below these names that are not in `directory` yet.
     ///
     /// # Errors
     /// [`Class::Network`] if one does not come, [`Class::Verification`] if another came.
-    pub(in crate::cache) fn bring(&self, directory: &Path, record: &StepRecord, top: &Path) -> Result<()> {
+    pub(in crate::cache) fn bring(
+        &self,
+        directory: &Path,
+        record: &StepRecord,
+        names: &[&str],
+    ) -> Result<()> {
         let _under_way = locked(&self.under_way);
         let missing = |(path, _): &(&Path, &FileContent)| {
-            path.starts_with(top) && directory.join(path).symlink_metadata().is_err()
+            names.iter().any(|name| path.starts_with(name))
+                && directory.join(path).symlink_metadata().is_err()
         };
         let mut missing: Vec<_> = record.files().filter(missing).collect();
         if missing.is_empty() {
@@ -118,23 +127,27 @@ impl FoundStep {
         }
         // The largest first, so that the others do not end up waiting for one transfer.
         missing.sort_by_key(|(_, file)| std::cmp::Reverse(file.size));
-        let total = missing.iter().map(|(_, file)| file.size).sum();
+        let total: u64 = missing.iter().map(|(_, file)| file.size).sum();
         let text = format!(
             "Fetching {} of the step {} from {}",
             counted(missing.len(), "file"),
             self.name,
             self.repository
         );
-        let progress = Mutex::new(self.shared.progress.step(STEP, text, Some(total)));
+        let shown =
+            (total >= SHOWN_MIN).then(|| Mutex::new(self.shared.progress.step(STEP, text, Some(total))));
+        let told = |bytes| shown.iter().for_each(|step| locked(step).advance(bytes));
         let fetched = parallel::for_each(&missing, self.shared.transfers, |(path, file)| {
-            self.fetch(&directory.join(path), file, &|bytes| locked(&progress).advance(bytes))
+            self.fetch(&directory.join(path), file, &told)
         });
         fetched.map_err(|error| {
             let what = format!("fetching the step {} from {}", self.name, self.repository);
             let hint = "Try again, or build without --cache-from: then the step is made here.";
             Failure::new(class_of(&error), what).because(error).hint(hint)
         })?;
-        progress.into_inner().unwrap_or_else(PoisonError::into_inner).done();
+        if let Some(step) = shown {
+            step.into_inner().unwrap_or_else(PoisonError::into_inner).done();
+        }
         Ok(())
     }
 
