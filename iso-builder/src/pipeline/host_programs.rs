@@ -1,7 +1,8 @@
-//! The programs of the host that a build needs; their presence is checked before the build begins.
+//! The programs of the host that a build needs: their presence, which is checked before the build begins, and their versions.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::Result;
 use base::failure::{Class, Failure};
@@ -28,6 +29,14 @@ const DISK_PROGRAMS: [(&str, &str); 3] =
 const QCOW2_PROGRAM: (&str, &str) = ("qemu-img", "qemu-utils");
 /// Those that map the ids of a user namespace.
 pub(super) const MAPPING_PROGRAMS: [(&str, &str); 2] = [("newuidmap", "uidmap"), ("newgidmap", "uidmap")];
+/// Programs whose versions can change the outputs, with the option that prints the version.
+const TOOLS: [(&str, &str); 5] = [
+    ("mmdebstrap", "--version"),
+    ("dpkg-deb", "--version"),
+    ("mksquashfs", "-version"),
+    ("tar", "--version"),
+    ("unshare", "--version"),
+];
 
 /// Fails with the programs that are missing and the packages that contain them, or with the reason why this host does not let them
 /// make namespaces or does not run programs for images of `architecture`.
@@ -70,6 +79,18 @@ fn is_in_path(program: &str) -> bool {
     std::env::split_paths(&path).chain(system).any(|directory| directory.join(program).is_file())
 }
 
+/// The versions of the programs of this host, as they tell them.
+pub(super) fn versions() -> BTreeMap<String, String> {
+    TOOLS.into_iter().filter_map(|(tool, option)| Some((tool.to_owned(), version(tool, option)?))).collect()
+}
+
+/// The first line of a program's version output.
+fn version(program: &str, option: &str) -> Option<String> {
+    let said = Command::new(program).arg(option).output().ok()?;
+    let first = String::from_utf8_lossy(&said.stdout).lines().next()?.trim().to_owned();
+    (!first.is_empty()).then_some(first)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,5 +105,11 @@ mod tests {
         for (program, package) in HOST_PROGRAMS.iter().chain(&MAPPING_PROGRAMS) {
             assert!(depends.contains(package) || essential.contains(package), "{program} of {package}");
         }
+    }
+
+    #[test]
+    fn a_program_tells_its_version_and_one_that_is_not_there_none() {
+        assert!(version("tar", "--version").unwrap().contains("tar"));
+        assert_eq!(version("nqrust-no-such-program", "--version"), None);
     }
 }

@@ -10,11 +10,10 @@ use model::config::Role;
 use model::os_image::vip_image;
 use transfer::download::RetryPolicy;
 
-use super::configuration;
 use super::image_outputs::{imported, stored};
 use super::options::{CacheOptions, InputOptions, PullOptions, SharedOptions};
 use super::release_images::{ReleaseImages, bring};
-use super::report::tools;
+use super::{configuration, host_programs};
 use crate::cache::{Cache, SharedSteps, StepOutputs};
 use crate::definition::LoadedDefinition;
 use crate::images::import::ImageImport;
@@ -143,7 +142,7 @@ fn opened(
         to: to.clone(),
         // A build goes on without it.
         client: loaded.registries(pull.rate, RetryPolicy::attended())?,
-        tools: Digest::of(&serde_json::to_vec(&tools())?),
+        tools: Digest::of(&serde_json::to_vec(&host_programs::versions())?),
         transfers: pull.transfers,
         progress: progress.clone(),
         silent: Default::default(),

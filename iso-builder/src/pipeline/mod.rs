@@ -68,6 +68,7 @@ pub use self::report::{BuildReport, check_summary};
 pub use self::runner_image::{runner_image, runner_image_name};
 pub use self::signing::{BuildSigners, KnownSignatures};
 use self::signing::{BuildSigning, OpenSigners};
+use crate::cache::StepTrust;
 use crate::definition::{LoadedDefinition, OutputKind};
 use crate::images::stored_image::StoredImage;
 use crate::lock::Lock;
@@ -167,7 +168,15 @@ impl PlannedBuild {
         let outputs = OutputDirectory::open(&directory, progress)?;
         options.inputs.check_room(&loaded, Some(&directory))?;
         let approve = |lock: &Lock| base_contents::check_packages(&loaded, lock);
-        let inputs = signing.inputs(&options.inputs, progress);
+        let mut inputs = options.inputs.clone();
+        let shared = &mut inputs.cache.shared;
+        if signing.step_trust() == StepTrust::Own || inputs.module_key.is_some() {
+            shared.trust = StepTrust::Own;
+            if !shared.from.is_empty() {
+                let text = "No step of --cache-from is used: what keys vouch for is made on this host";
+                progress.note("signing", text);
+            }
+        }
         let build = Build::begin(loaded.clone(), &inputs, &approve, progress)?;
         build.check_room(&directory, wanted.len())?;
         let distribution = build.distribution()?;
@@ -191,7 +200,7 @@ impl PlannedBuild {
         )?;
         let sbom = build.sbom(&base, images.as_ref(), &extensions)?;
         let sign = |manifest: &[u8]| signing.sign(manifest, base.epoch);
-        let tools = report::tools();
+        let tools = host_programs::versions();
         let describe =
             |outputs: &MadeOutputs| build.provenance(outputs, base.epoch, &installer, &tools, &signing);
         let made = build.media(&parts, &sbom, &outputs, (&wanted, &installer), (&sign, &describe))?;

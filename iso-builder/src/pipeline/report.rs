@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -30,15 +29,6 @@ use crate::lock::{Lock, LockedFile};
 const REPORT_FORMAT: u32 = 1;
 /// The prefix of progress texts that are warnings.
 const WARNING: &str = "warning: ";
-/// Programs whose versions can change the outputs, with the option that prints the version.
-const TOOLS: [(&str, &str); 5] = [
-    ("mmdebstrap", "--version"),
-    ("dpkg-deb", "--version"),
-    ("mksquashfs", "-version"),
-    ("tar", "--version"),
-    ("unshare", "--version"),
-];
-
 /// Everything about one build that its media do not say themselves.
 #[derive(Clone, Debug, Serialize)]
 pub struct BuildReport {
@@ -184,18 +174,6 @@ impl Recording {
             warnings: locked(&self.warnings.0).clone(),
         })
     }
-}
-
-/// The versions of the programs of this host, as they tell them.
-pub(super) fn tools() -> BTreeMap<String, String> {
-    TOOLS.into_iter().filter_map(|(tool, option)| Some((tool.to_owned(), version(tool, option)?))).collect()
-}
-
-/// The first line of a program's version output.
-fn version(program: &str, option: &str) -> Option<String> {
-    let said = Command::new(program).arg(option).output().ok()?;
-    let first = String::from_utf8_lossy(&said.stdout).lines().next()?.trim().to_owned();
-    (!first.is_empty()).then_some(first)
 }
 
 /// Fails if a summary could not be appended to this file after a build. Nothing is made.
@@ -373,11 +351,5 @@ mod tests {
         progress.note("image", "it is new");
         progress.step("image", "warning: none", None).done();
         assert_eq!(*locked(&warnings.0), ["it is old"]);
-    }
-
-    #[test]
-    fn a_program_tells_its_version_and_one_that_is_not_there_none() {
-        assert!(version("tar", "--version").unwrap().contains("tar"));
-        assert_eq!(version("nqrust-no-such-program", "--version"), None);
     }
 }

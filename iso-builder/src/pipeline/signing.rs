@@ -9,7 +9,6 @@ use formats::dsse::Envelope;
 use jiff::Timestamp;
 use trust::{Revocations, TrustStore, TrustedKey};
 
-use super::options::InputOptions;
 use crate::cache::StepTrust;
 use crate::definition::LoadedDefinition;
 use crate::signing::{ReleaseSigner, SignerOptions, add_all};
@@ -115,19 +114,12 @@ impl<'s> BuildSigning<'s> {
         Ok(Self { store, signers: open })
     }
 
-    /// The inputs of the build: what is signed is made of the steps of this host only. A development key is for trials, which are no
-    /// such release.
-    pub(super) fn inputs(&self, options: &InputOptions, progress: &Progress) -> InputOptions {
-        let mut inputs = options.clone();
-        if self.store.keys().iter().all(|key| key.development) && options.module_key.is_none() {
-            return inputs;
+    /// Whose steps the build may use: what keys vouch for is made of those of this host only. A development key is for trials.
+    pub(super) fn step_trust(&self) -> StepTrust {
+        match self.store.keys().iter().all(|key| key.development) {
+            true => StepTrust::Shared,
+            false => StepTrust::Own,
         }
-        inputs.cache.shared.trust = StepTrust::Own;
-        if !inputs.cache.shared.from.is_empty() {
-            let text = "No step of --cache-from is used: what keys vouch for is made on this host";
-            progress.note(STEP, text);
-        }
-        inputs
     }
 
     /// The signatures of a manifest that the build makes; none without a key. They say that they were made at `epoch`, the moment that

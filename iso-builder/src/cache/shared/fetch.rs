@@ -16,7 +16,8 @@ use formats::oci::Repository;
 use transfer::registry::Client;
 
 use super::document::{CONFIG_LIMIT, SharedName, SharedStep, StepManifest};
-use super::{STEP, SharedSteps, reference};
+use super::repositories::{STEP, SharedSteps, reference};
+use crate::cache::key::StepKey;
 use crate::cache::record::{
     FileContent, OutputContent, RECORD_FILE, StepOutput, StepRecord, time_of_fetched,
 };
@@ -39,6 +40,25 @@ pub(in crate::cache) struct FoundStep {
     under_way: Arc<Mutex<()>>,
 }
 
+impl SharedSteps {
+    /// Looks for a step, in one repository after the other. What does not answer or has something else there is told once, and is asked no
+    /// more.
+    pub(in crate::cache) fn find(self: &Arc<Self>, key: &StepKey) -> Result<Option<FoundStep>> {
+        let name = SharedName::new(key, self.tools)?;
+        for repository in &self.from {
+            if locked(&self.silent).contains(repository) {
+                continue;
+            }
+            match find(&self.client, repository, &name) {
+                Ok(Some(step)) => return Ok(Some(FoundStep::new(self, repository, key.name, step))),
+                Ok(None) => {}
+                Err(error) => self.give_up(repository, &format!("looking for the step {}", key.name), &error),
+            }
+        }
+        Ok(None)
+    }
+}
+
 /// The list of outputs of the step `name`; none if the repository has no such step.
 pub(super) fn find(
     client: &Client,
@@ -59,12 +79,7 @@ pub(super) fn find(
 }
 
 impl FoundStep {
-    pub(super) fn new(
-        shared: &Arc<SharedSteps>,
-        repository: &Repository,
-        name: &'static str,
-        step: SharedStep,
-    ) -> Self {
+    fn new(shared: &Arc<SharedSteps>, repository: &Repository, name: &'static str, step: SharedStep) -> Self {
         let (shared, repository, step) = (Arc::clone(shared), repository.clone(), Arc::new(step));
         Self { shared, repository, name, step, under_way: Arc::default() }
     }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use transfer::registry::Client;
 
 use super::document::StepManifest;
-use super::{STEP, reference};
+use super::repositories::{STEP, reference};
 
 /// The removed steps of a repository, or those that a dry run would remove.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -17,7 +17,7 @@ use tempfile::NamedTempFile;
 use transfer::registry::{ManifestAnswer, NewBlob};
 
 use super::document::{FILES_MAX, MANIFEST, PackedBlob, SharedName, SharedStep, StepManifest};
-use super::{STEP, SharedSteps, reference};
+use super::repositories::{STEP, SharedSteps, reference};
 use crate::cache::key::StepKey;
 use crate::cache::record::StepRecord;
 use crate::files::digest_of_file;
@@ -39,13 +39,19 @@ pub(in crate::cache) struct MadeStep {
     pub(in crate::cache) record: StepRecord,
 }
 
+impl SharedSteps {
+    /// Gives the repositories what they lack of these steps.
+    pub(in crate::cache) fn publish(&self, steps: &[MadeStep], scratch: &Path) {
+        for repository in &self.to {
+            if let Err(error) = publish(self, repository, steps, scratch) {
+                self.give_up(repository, "sharing the steps", &error);
+            }
+        }
+    }
+}
+
 /// Uploads the steps that `repository` lacks, and says of the others that they were used.
-pub(super) fn publish(
-    shared: &SharedSteps,
-    repository: &Repository,
-    steps: &[MadeStep],
-    scratch: &Path,
-) -> Result<()> {
+fn publish(shared: &SharedSteps, repository: &Repository, steps: &[MadeStep], scratch: &Path) -> Result<()> {
     let now = Timestamp::now();
     let mut lacking = BTreeMap::new();
     for step in steps {
