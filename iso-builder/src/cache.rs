@@ -30,6 +30,8 @@ use base::parallel::locked;
 use nix::fcntl::{Flock, FlockArg};
 use serde::Serialize;
 
+use crate::files::KnownFiles;
+
 use self::record::{RECORD_FILE, StepRecord, StepState, mark_used};
 use self::shared::{FoundStep, MadeStep};
 
@@ -54,6 +56,7 @@ pub struct Cache {
     uses: Mutex<Vec<StepUse>>,
     /// The steps of this build that this host has made, in this build or before.
     own: Mutex<Vec<MadeStep>>,
+    known: KnownFiles,
     // Cleared before the lock is released.
     _cleanup: Cleanup,
     _lock: Flock<File>,
@@ -187,8 +190,9 @@ impl Cache {
             let _ = sweep(&left);
         });
         let (uses, own) = (Mutex::default(), Mutex::default());
+        let known = KnownFiles::open(&root.join("known-files.json"));
         let (trust, shared) = (StepTrust::default(), None);
-        Ok(Self { root, downloads, trust, shared, uses, own, _cleanup, _lock: lock })
+        Ok(Self { root, downloads, trust, shared, uses, own, known, _cleanup, _lock: lock })
     }
 
     /// The same cache for a build that uses only the steps that `trust` lets it.
@@ -208,6 +212,12 @@ impl Cache {
         if let Some(shared) = &self.shared {
             shared.publish(&locked(&self.own), &self.scratch());
         }
+    }
+
+    /// What is known of the files of this host that builds read.
+    #[must_use]
+    pub fn known_files(&self) -> &KnownFiles {
+        &self.known
     }
 
     /// Where downloads are kept; the file names are digests.

@@ -4,17 +4,17 @@
 //! The note is the package metadata of the UAPI group. Only 64-bit little-endian programs are recognized, which is what the
 //! media are made of.
 
+use std::cell::Cell;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 
 use model::architecture::Architecture;
 use object::LittleEndian;
 use object::elf::{DT_NEEDED, EM_AARCH64, EM_X86_64, ET_DYN, ET_EXEC, FileHeader64, PT_INTERP};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
+use object::read::{ReadCache, ReadRef};
 use serde::Deserialize;
 
-/// The most bytes that are read of a file. An installer has some 30 MB.
-const MAX_BYTES: u64 = 256 << 20;
 /// The note with package metadata, by its owner and its type.
 const PACKAGE_NOTE: (&[u8], u32) = (b"FDO", 0xcafe_1a7e);
 
@@ -40,9 +40,9 @@ pub(crate) struct ElfPackage {
 /// # Errors
 /// Reading fails.
 pub(crate) fn read(file: &File) -> io::Result<Option<ElfProgram>> {
-    let mut bytes = Vec::new();
-    file.take(MAX_BYTES).read_to_end(&mut bytes)?;
-    Ok(program(&bytes).ok().flatten())
+    let failed = Cell::new(None);
+    let found = program(&ReadCache::new(NotingReader { file, failed: &failed }));
+    failed.take().map_or_else(|| Ok(found.ok().flatten()), Err)
 }
 
 /// The architecture with this number in ELF (`e_machine`); none if media are not made for it.
@@ -54,7 +54,29 @@ pub(crate) fn architecture(machine: u16) -> Option<Architecture> {
     }
 }
 
-fn program(bytes: &[u8]) -> object::read::Result<Option<ElfProgram>> {
+/// A reader that keeps the error of reading, of which the parser only says that there was one.
+struct NotingReader<'a> {
+    file: &'a File,
+    failed: &'a Cell<Option<io::Error>>,
+}
+
+impl Read for NotingReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.file.read(buffer).map_err(|error| {
+            let told = error.kind().into();
+            self.failed.set(Some(error));
+            told
+        })
+    }
+}
+
+impl Seek for NotingReader<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.file.seek(to)
+    }
+}
+
+fn program<'data, R: ReadRef<'data>>(bytes: R) -> object::read::Result<Option<ElfProgram>> {
     let header = FileHeader64::<LittleEndian>::parse(bytes)?;
     let endian = header.endian()?;
     if !matches!(header.e_type(endian), ET_EXEC | ET_DYN) {

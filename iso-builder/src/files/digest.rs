@@ -12,7 +12,11 @@ use walkdir::WalkDir;
 
 /// Digest and length in bytes.
 pub fn digest_of_file(path: &Path) -> Result<(Digest, u64)> {
-    let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
+    digest_of_opened(&File::open(path).with_context(|| format!("opening {}", path.display()))?, path)
+}
+
+/// The same of a file that is open.
+pub(super) fn digest_of_opened(file: &File, path: &Path) -> Result<(Digest, u64)> {
     Digest::of_reader(file).with_context(|| format!("reading {}", path.display()))
 }
 
@@ -44,8 +48,13 @@ impl CachedFile {
 /// The digest of a file's content, or of a directory: names, kinds, contents, link targets and the user's execute
 /// bit; not owners, times or the other mode bits, which differ between checkouts of the same thing.
 pub fn digest_of_path(path: &Path) -> Result<Digest> {
+    digest_of_path_by(path, &|file| Ok(digest_of_file(file)?.0))
+}
+
+/// The same, where `digest` gives the digest of a file.
+pub(super) fn digest_of_path_by(path: &Path, digest: &dyn Fn(&Path) -> Result<Digest>) -> Result<Digest> {
     if !path.is_dir() {
-        return Ok(digest_of_file(path)?.0);
+        return digest(path);
     }
     let mut hasher = Hasher::default();
     for entry in WalkDir::new(path).min_depth(1).sort_by_file_name() {
@@ -61,7 +70,7 @@ pub fn digest_of_path(path: &Path) -> Result<Digest> {
             return Err(Failure::new(Class::Invalid, what).hint("Remove it.").into());
         } else {
             let executable = entry.metadata()?.permissions().mode() & 0o100 != 0;
-            (if executable { 'x' } else { 'f' }, digest_of_file(entry.path())?.0)
+            (if executable { 'x' } else { 'f' }, digest(entry.path())?)
         };
         hasher.update(format!("{kind} {} {content} ", name.len()).as_bytes());
         hasher.update(name);

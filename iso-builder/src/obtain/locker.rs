@@ -9,7 +9,6 @@ use formats::oci::ImageReference;
 use super::packages;
 use crate::cache::Cache;
 use crate::definition::{Base, LoadedDefinition};
-use crate::files::digest_of_path;
 use crate::images::PreloadSource;
 use crate::images::preload::NeededImage;
 use crate::images::pull::{self, BlobCache, ImageRegistry, PinnedImage};
@@ -145,19 +144,19 @@ impl Locker<'_> {
                 return Ok((Some(found.digest), Some(found.newest)));
             }
         };
-        Ok((Some(digest_of_path(&self.loaded.resolve(path))?), None))
+        Ok((Some(self.cache.known_files().digest_of_path(&self.loaded.resolve(path))?), None))
     }
 
     fn files(&self) -> Result<Vec<LockedFile>> {
         let mut files = LockedFile::extended_by(self.loaded);
         for entry in &self.loaded.definition.images.preload {
             if let PreloadSource::Local(local) = &entry.source {
-                let sha256 = digest_of_path(&self.loaded.resolve(&local.path))?;
+                let sha256 = self.cache.known_files().digest_of_path(&self.loaded.resolve(&local.path))?;
                 files.push(LockedFile { path: local.path.clone(), sha256 });
             }
         }
         for path in self.loaded.definition.local_paths() {
-            let sha256 = digest_of_path(&self.loaded.resolve(path))?;
+            let sha256 = self.cache.known_files().digest_of_path(&self.loaded.resolve(path))?;
             files.push(LockedFile { path: path.clone(), sha256 });
         }
         files.sort();

@@ -18,7 +18,6 @@ use transfer::download::{Downloader, RetryPolicy};
 use super::download::{self, Download, DownloadKind};
 use crate::cache::Cache;
 use crate::definition::LoadedDefinition;
-use crate::files::digest_of_file;
 use crate::images::import::checksum_of;
 use crate::kubernetes::Kubernetes;
 use crate::kubernetes::spec::{Checksums, checksums};
@@ -87,7 +86,7 @@ impl ReleaseQuery<'_> {
         let digests = listed(self.loaded, spec, names, &directory)?;
         for (name, expected) in &digests {
             let path = directory.join(name);
-            let (digest, _) = digest_of_file(&path)?;
+            let digest = self.cache.known_files().digest_of_file(&path)?;
             if digest != *expected {
                 let what = format!("{} is not the file of its release", path.display());
                 let list = checksums(self.loaded.definition.architecture);

@@ -1,7 +1,7 @@
 //! The programs of the host that a build needs: their presence, which is checked before the build begins, and their versions.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Result;
@@ -9,6 +9,7 @@ use base::failure::{Class, Failure};
 use model::architecture::Architecture;
 
 use crate::definition::OutputKind;
+use crate::files::KnownFiles;
 use crate::{emulation, namespaces};
 
 /// A program, and the Debian package that has it.
@@ -61,7 +62,7 @@ pub(super) fn check_disks(kinds: &BTreeSet<OutputKind>) -> Result<()> {
 }
 
 fn present(tools: Vec<(&'static str, &'static str)>) -> Result<()> {
-    let missing: Vec<_> = tools.into_iter().filter(|(program, _)| !is_in_path(program)).collect();
+    let missing: Vec<_> = tools.into_iter().filter(|(program, _)| in_path(program).is_none()).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -73,15 +74,22 @@ fn present(tools: Vec<(&'static str, &'static str)>) -> Result<()> {
         .into())
 }
 
-fn is_in_path(program: &str) -> bool {
+/// Where a program is.
+fn in_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/sbin"].map(|directory| Path::new(directory).to_owned());
-    std::env::split_paths(&path).chain(system).any(|directory| directory.join(program).is_file())
+    std::env::split_paths(&path)
+        .chain(system)
+        .map(|directory| directory.join(program))
+        .find(|path| path.is_file())
 }
 
 /// The versions of the programs of this host, as they tell them.
-pub(super) fn versions() -> BTreeMap<String, String> {
-    TOOLS.into_iter().filter_map(|(tool, option)| Some((tool.to_owned(), version(tool, option)?))).collect()
+pub(super) fn versions(known: &KnownFiles) -> BTreeMap<String, String> {
+    let told = |(tool, option): (&str, &str)| {
+        Some((tool.to_owned(), known.version(&in_path(tool)?, || version(tool, option))?))
+    };
+    TOOLS.into_iter().filter_map(told).collect()
 }
 
 /// The first line of a program's version output.

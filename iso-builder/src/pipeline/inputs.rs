@@ -142,7 +142,7 @@ fn opened(
         to: to.clone(),
         // A build goes on without it.
         client: loaded.registries(pull.rate, RetryPolicy::attended())?,
-        tools: Digest::of(&serde_json::to_vec(&host_programs::versions())?),
+        tools: Digest::of(&serde_json::to_vec(&host_programs::versions(cache.known_files()))?),
         transfers: pull.transfers,
         progress: progress.clone(),
         silent: Default::default(),
@@ -227,5 +227,5 @@ fn local_store(
         architecture: loaded.definition.architecture.debian(),
         roles: &[],
     };
-    imported(&import, crate::files::digest_of_path(&path)?, cache, progress)
+    imported(&import, cache.known_files().digest_of_path(&path)?, cache, progress)
 }

@@ -123,7 +123,8 @@ pub fn build(options: &BuildOptions, progress: &Progress) -> Result<Vec<Finished
 #[derive(Debug)]
 struct PlannedBuild {
     loaded: LoadedDefinition,
-    installer: BuildInstaller,
+    /// The installer, which is checked.
+    installer: PathBuf,
     wanted: BTreeSet<OutputKind>,
     /// The directory of its outputs.
     output: PathBuf,
@@ -134,7 +135,7 @@ impl PlannedBuild {
     fn of(loaded: LoadedDefinition, output: &Path, options: &BuildOptions) -> Result<Self> {
         let definition = &loaded.definition;
         let architecture = definition.architecture;
-        let installer = BuildInstaller::of(&options.installer.path(architecture)?, architecture)?;
+        let installer = program::check(&options.installer.path(architecture)?, architecture)?;
         let wanted: BTreeSet<_> =
             options.only.as_ref().unwrap_or(&definition.outputs).iter().copied().collect();
         host_programs::check_disks(&wanted)?;
@@ -179,14 +180,14 @@ impl PlannedBuild {
         }
         let build = Build::begin(loaded.clone(), &inputs, &approve, progress)?;
         build.check_room(&directory, wanted.len())?;
+        let installer = BuildInstaller::of(installer, build.inputs.cache.known_files())?;
         let distribution = build.distribution()?;
         let base = build.base()?;
         build.check_base(&base)?;
         let extensions = build.extensions(&base)?;
         let kernel = build.kernel(&base, &extensions)?;
-        let initrd = build.initrd(&kernel, &installer.path, &signing.store)?;
-        let rootfs =
-            build.rootfs(&base, distribution.as_ref(), &extensions, &installer.path, &signing.store)?;
+        let initrd = build.initrd(&kernel, &installer, &signing.store)?;
+        let rootfs = build.rootfs(&base, distribution.as_ref(), &extensions, &installer, &signing.store)?;
         let hardware = build.hardware(&initrd, &rootfs)?;
         let images = build.images(&base)?;
         let architecture = loaded.definition.architecture;
@@ -200,7 +201,7 @@ impl PlannedBuild {
         )?;
         let sbom = build.sbom(&base, images.as_ref(), &extensions)?;
         let sign = |manifest: &[u8]| signing.sign(manifest, base.epoch);
-        let tools = host_programs::versions();
+        let tools = host_programs::versions(build.inputs.cache.known_files());
         let describe =
             |outputs: &MadeOutputs| build.provenance(outputs, base.epoch, &installer, &tools, &signing);
         let made = build.media(&parts, &sbom, &outputs, (&wanted, &installer), (&sign, &describe))?;

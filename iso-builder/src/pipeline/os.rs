@@ -1,7 +1,7 @@
 //! The steps that make the operating system: base, kernel and initrd, OS image.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use base::digest::Digest;
@@ -14,10 +14,10 @@ use super::base_system::BaseSystem;
 use super::context::Build;
 use super::extensions::MadeExtensions;
 use super::overlay::Overlay;
+use super::program::BuildInstaller;
 use super::{hardware, initrd, overlay};
 use crate::cache::{StepKey, StepOutputs};
 use crate::definition::Base;
-use crate::files::digest_of_path;
 use crate::packages::ResolvedPackage;
 use crate::steps::{
     BaseSource, COVERAGE_OUTPUT, OVERLAY_OUTPUT, ProductIdentity, RootfsSource, StepWork, keep_epoch,
@@ -97,18 +97,18 @@ impl Build<'_> {
     pub(super) fn initrd(
         &self,
         kernel: &StepOutputs,
-        installer: &Path,
+        installer: &BuildInstaller,
         trust: &TrustStore,
     ) -> Result<StepOutputs> {
         let store = trust.to_bytes();
         let inputs = json!({
             "kernel": kernel.digest()?,
-            "installer": digest_of_path(installer)?,
+            "installer": installer.sha256,
             "trust": Digest::of(&store),
         });
         self.inputs.cache.step(&StepKey::new("initrd", 1, inputs), |out| {
             self.progress.within("initrd", "Adding the installer to the initrd", || {
-                initrd::complete(&kernel.path("initrd")?, installer, &store, out)
+                initrd::complete(&kernel.path("initrd")?, &installer.path, &store, out)
             })
         })
     }
@@ -119,7 +119,7 @@ impl Build<'_> {
         base: &BaseSystem,
         distribution: Option<&StepOutputs>,
         extensions: &MadeExtensions,
-        installer: &Path,
+        installer: &BuildInstaller,
         trust: &TrustStore,
     ) -> Result<StepOutputs> {
         let definition = &self.inputs.loaded.definition;
@@ -143,7 +143,7 @@ impl Build<'_> {
         let inputs = json!({
             "base": base.digest()?,
             "overlays": overlay::digests(&overlays)?,
-            "installer": digest_of_path(installer)?,
+            "installer": installer.sha256,
             "identity": identity,
             "level": level,
         });
@@ -151,7 +151,7 @@ impl Build<'_> {
             let rootfs = RootfsSource {
                 base: base.archive()?,
                 overlays: overlay::paths(&overlays)?,
-                installer: installer.to_owned(),
+                installer: installer.path.clone(),
                 identity,
                 level,
             };

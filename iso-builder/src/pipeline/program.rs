@@ -11,7 +11,7 @@ use base::failure::{Class, Failure};
 use model::architecture::Architecture;
 
 use crate::elf::{self, ElfProgram};
-use crate::files::digest_of_path;
+use crate::files::KnownFiles;
 
 /// The version of this builder; the installer has to have the same.
 const BUILDER_VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -90,10 +90,9 @@ pub(super) struct BuildInstaller {
 }
 
 impl BuildInstaller {
-    /// The installer at `path`, if it is one for images of this architecture.
-    pub(super) fn of(path: &Path, architecture: Architecture) -> Result<Self> {
-        let path = check(path, architecture)?;
-        let sha256 = digest_of_path(&path)?;
+    /// The installer at `path`, which is checked.
+    pub(super) fn of(path: PathBuf, known: &KnownFiles) -> Result<Self> {
+        let sha256 = known.digest_of_file(&path)?;
         Ok(Self { path, sha256 })
     }
 }
@@ -222,8 +221,7 @@ mod tests {
             assert!(error.to_string().contains(told), "{error:#}");
         }
         // One alone is for one architecture, and the other one is told so.
-        let error =
-            BuildInstaller::of(&choice(&[&x86]).path(Architecture::Arm64).unwrap(), Architecture::Arm64);
+        let error = check(&choice(&[&x86]).path(Architecture::Arm64).unwrap(), Architecture::Arm64);
         let told = base::failure::render(&error.unwrap_err());
         assert!(told.contains("not for arm64") && told.contains("once for each architecture"), "{told}");
     }

@@ -15,7 +15,7 @@ use super::program::BuildInstaller;
 use super::sbom::released;
 use super::signing::BuildSigning;
 use crate::definition::{Base, OutputKind};
-use crate::files::{digest_of_file, digest_of_path};
+use crate::files::digest_of_file;
 use crate::lock::Lock;
 use crate::provenance::statement::LockParameter;
 use crate::provenance::{
@@ -47,7 +47,7 @@ impl Build<'_> {
         tools: &BTreeMap<String, String>,
         signing: &BuildSigning<'_>,
     ) -> Result<Vec<u8>> {
-        let loaded = &self.inputs.loaded;
+        let (loaded, known) = (&self.inputs.loaded, self.inputs.cache.known_files());
         let current = std::env::current_dir().context("reading the current directory")?;
         let lock = digest_of_file(&Lock::path_of(loaded))?.0;
         let external = ExternalParameters {
@@ -66,7 +66,7 @@ impl Build<'_> {
         };
         let found = FoundPackages::of_sbom(&made.sbom).context("reading the bill of materials")?;
         let build = BuildDefinition::new(external, internal, self.dependencies(installer.sha256, &found)?);
-        let version = BuilderVersion::of_this_program()?;
+        let version = BuilderVersion::of_this_program(|path| known.digest_of_file(path))?;
         let mut envelope = Statement::new(made.subjects.clone(), build, version).to_envelope();
         signing.sign_provenance(&mut envelope)?;
         let line = envelope.to_line();
@@ -106,7 +106,7 @@ impl Build<'_> {
             all.extend(dependencies::release_files(release, &released(kubernetes).purl()));
         }
         for path in dependencies::unlocked_paths(definition) {
-            let sha256 = digest_of_path(&loaded.resolve(&path))?;
+            let sha256 = self.inputs.cache.known_files().digest_of_path(&loaded.resolve(&path))?;
             all.push(dependencies::named(&path, sha256, &is_directory));
         }
         Ok(all)

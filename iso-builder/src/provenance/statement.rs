@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use trust::TrustedKey;
 
 use crate::definition::OutputKind;
-use crate::files::digest_of_file;
 
 /// The executable of the process that reads it.
 const THIS_PROGRAM: &str = "/proc/self/exe";
@@ -182,12 +181,12 @@ pub enum ParseStatementError {
 }
 
 impl BuilderVersion {
-    /// That of the program that runs, even if its file was replaced.
+    /// That of the program that runs, even if its file was replaced. `digest` gives the digest of a file.
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn of_this_program() -> anyhow::Result<Self> {
-        let (sha256, _) = digest_of_file(Path::new(THIS_PROGRAM))?;
+    pub fn of_this_program(digest: impl FnOnce(&Path) -> anyhow::Result<Digest>) -> anyhow::Result<Self> {
+        let sha256 = digest(Path::new(THIS_PROGRAM))?;
         Ok(Self { iso_builder: env!("CARGO_PKG_VERSION").to_owned(), sha256 })
     }
 }

@@ -114,7 +114,7 @@ impl ReleaseOrigin {
         let again = StatedInputs {
             definition: digest(definition)?,
             lock: digest(&Lock::found(definition, architecture))?,
-            builder: BuilderVersion::of_this_program()?.sha256,
+            builder: BuilderVersion::of_this_program(digest)?.sha256,
             installer: Some(digest(installer)?),
         };
         Ok(again.compared(first.as_ref()))

@@ -208,7 +208,8 @@ impl Inputs {
         external.lock.sha256 = written("image.yaml.lock");
         let installer = dependencies::file("installer", written("installer"));
         statement.predicate.build_definition.resolved_dependencies.push(installer);
-        statement.predicate.run_details.builder.version = BuilderVersion::of_this_program().unwrap();
+        statement.predicate.run_details.builder.version =
+            BuilderVersion::of_this_program(crate::files::digest_of_path).unwrap();
         let inputs = Self { directory, statement };
         inputs.state(release);
         inputs
