@@ -1,25 +1,31 @@
 //! How long builds take.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use base::digest::Digest;
 use nqrust_tests::artifacts::Artifacts;
 use nqrust_tests::identity::Identity;
 use nqrust_tests::medium::{self, Medium};
 use nqrust_tests::node::Document;
 use nqrust_tests::{paths, programs};
+use testing::registry::DockerRegistry;
+use walkdir::WalkDir;
 
 use crate::figure::{Figure, RatioLimit, median};
 use crate::images::timed;
 use crate::scale::Scale;
 
 /// The limit of a build with nothing to do.
-const NOTHING_TO_DO_LIMIT: Duration = Duration::from_secs(2);
+const NOTHING_TO_DO_LIMIT: Duration = Duration::from_millis(50);
+
+/// The limit of a build whose steps another host has shared, beside reading them and an ISO.
+const SHARED_LIMIT: f64 = 1.3;
 
 /// The builder's step that makes the full ISO out of finished parts.
 const ASSEMBLY_STEP: &str = "iso-full";
@@ -102,13 +108,18 @@ impl BuildBench {
         medium::build_command(definition, out, &self.cache)
     }
 
-    /// Measures a build with nothing changed, one with one overlay file changed, and the assembly beside a copy.
+    /// Measures a build with nothing changed, one with an empty cache and shared steps, one with one overlay file changed, and the
+    /// assembly beside a copy.
     pub(crate) fn measure(&mut self) -> Result<Vec<Figure>> {
-        let again = self.build(&["--locked"])?;
+        let mut again = Vec::new();
+        for _ in 0..5 {
+            again.push(self.build(&["--locked"])?.seconds);
+        }
         let limit = NOTHING_TO_DO_LIMIT.as_secs_f64();
         let mut figures = vec![
-            Figure::new("build with nothing changed", again.seconds, "s", ("limit", limit))
+            Figure::new("build with nothing changed", median(again), "s", ("limit", limit))
                 .limit(RatioLimit::AtMost(1.0)),
+            self.shared()?,
         ];
         figures.extend(self.overlay()?);
         let assembly = self.assembly()?;
@@ -169,6 +180,29 @@ impl BuildBench {
             )
             .limit(RatioLimit::AtMost(1.3)),
         ])
+    }
+
+    /// Measures a build with an empty cache whose steps are in a registry beside reading the same blobs and an ISO with common tools: several
+    /// times in turn.
+    fn shared(&mut self) -> Result<Figure> {
+        let registry = DockerRegistry::start(|_, _| ());
+        let repository = format!("{}/builds/steps", registry.address);
+        self.build(&["--locked", "--cache-to", &repository])?;
+        let empty = self.root.join("empty-cache");
+        let own = std::mem::replace(&mut self.cache, empty.clone());
+        let mut rounds = [const { Vec::new() }; 2];
+        for _ in 0..self.rounds {
+            let built = self.build(&["--locked", "--only", "full", "--cache-from", &repository])?.seconds;
+            let read = blobs_seconds(&self.steps(), &registry, &self.root.join("blobs"))?
+                + copy_seconds(&self.medium()?.full, &self.root.join("copy"))?.1;
+            fs::remove_dir_all(&empty)?;
+            rounds.iter_mut().zip([built, read]).for_each(|(round, seconds)| round.push(seconds));
+        }
+        self.cache = own;
+        let [built, read] = rounds.map(median);
+        let baseline = ("curl and sha256 of these blobs, and a copy of the ISO, hashed and flushed", read);
+        Ok(Figure::new("build with an empty cache and shared steps", built, "s", baseline)
+            .limit(RatioLimit::AtMost(SHARED_LIMIT)))
     }
 
     fn os_image(&self) -> Result<PathBuf> {
@@ -261,6 +295,33 @@ fn squashfs_seconds(tree: &Path, image: &Path, level: u32) -> Result<f64> {
     let made = timed(squash)?;
     fs::remove_file(image)?;
     Ok(made.seconds)
+}
+
+/// Seconds to fetch the files of `steps` that are blobs of the repository, one after the other, and to hash them.
+fn blobs_seconds(steps: &Path, registry: &DockerRegistry, into: &Path) -> Result<f64> {
+    let kept = registry.directory.path().join("data/docker/registry/v2/blobs/sha256");
+    let mut blobs = BTreeSet::new();
+    for entry in WalkDir::new(steps) {
+        let entry = entry?;
+        if entry.file_type().is_file() {
+            let digest = Digest::of_reader(fs::File::open(entry.path())?)?.0.to_string();
+            let is_blob = kept.join(&digest[..2]).join(&digest).exists();
+            blobs.extend(is_blob.then_some(digest));
+        }
+    }
+    fs::create_dir_all(into)?;
+    let began = Instant::now();
+    for digest in &blobs {
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "--show-error", "--fail", "--output"]).arg(into.join(digest));
+        curl.arg(format!("http://{}/v2/builds/steps/blobs/sha256:{digest}", registry.address));
+        programs::run(&mut curl, medium::BUILD_LIMIT)?.success("curl")?;
+        let found = Digest::of_reader(fs::File::open(into.join(digest))?)?.0;
+        ensure!(found.to_string() == *digest, "the registry gave another blob than {digest}");
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    fs::remove_dir_all(into)?;
+    Ok(seconds)
 }
 
 /// Copies a file through a buffer, since the kernel's own copy may share blocks instead; then hashes and flushes the
