@@ -14,7 +14,7 @@ use model::architecture::Architecture;
 use model::release::MANIFEST;
 use nqrust_tests::artifacts::{Artifacts, scenario};
 use nqrust_tests::damage;
-use nqrust_tests::disk::Disk;
+use nqrust_tests::disk::{Disk, Format};
 use nqrust_tests::identity::Identity;
 use nqrust_tests::medium::{self, Medium};
 use nqrust_tests::node::{self, Checks, Document, MAC};
@@ -31,6 +31,8 @@ use nqrust_tests::updates::{
 };
 use serde_json::Value;
 use walkdir::WalkDir;
+
+use crate::disk_images::{DISK, check_growth, disk_of, want_disk};
 
 /// For one command on the media of both architectures, which are read as a whole.
 const MEDIA_LIMIT: Duration = Duration::from_secs(900);
@@ -119,6 +121,35 @@ fn updated_and_reset(machine: &Machine, identity: &Identity, artifacts: &Artifac
     checks.finish("update and reset")?;
     drop(ssh);
     vm.power_off(steps::SHUTDOWN_LIMIT)
+}
+
+#[test]
+#[ignore = "a base system is put together under emulation: half an hour"]
+fn a_disk_image_for_arm64_starts_with_secure_boot_as_the_node_of_its_document() {
+    scenario("arm64-disk", |artifacts| {
+        let identity = Identity::load()?;
+        let document = Document { device: None, ..Document::new("node-arm") };
+        let built = Medium::built_with(&paths::installer_arm64()?, medium::ARM64, |directory| {
+            let definition = medium::stage_arm64(directory, None)?;
+            want_disk(&definition, "qcow2", Some(&document), &identity)?;
+            Ok(definition)
+        })?;
+        let image = Disk { path: disk_of(&built, "qcow2")?, format: Format::Qcow2, log: None };
+        let disk = image.overlay(artifacts.disk("node.qcow2"), Some(DISK))?;
+        let machine = steps::node("first-boot", Firmware::SecureBoot, "").arm64().disk(&disk);
+        let (vm, ssh) = steps::boot(&machine, &identity, artifacts)?;
+        let mut checks = Checks::default();
+        checks.equal("the machine", ssh.run("uname -m")?, "aarch64");
+        checks.that("Secure Boot is on", ssh.run("sudo -n dmesg")?.contains("Secure boot enabled"));
+        node::check_document(&ssh, &document, &mut checks)?;
+        node::check_immutable(&ssh, &mut checks)?;
+        check_growth(&ssh, &mut checks)?;
+        steps::collect_journal(&ssh, artifacts, "first-boot")?;
+        checks.finish("the first boot")?;
+        drop(ssh);
+        vm.power_off(steps::SHUTDOWN_LIMIT)?;
+        secrets::search(artifacts.directory(), &identity)
+    });
 }
 
 #[test]

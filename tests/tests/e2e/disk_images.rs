@@ -21,7 +21,7 @@ use nqrust_tests::steps;
 use crate::questions::{AnsweredMachine, answer};
 
 /// The size of the machines' disks; that of the images is the least that a trial needs.
-const DISK: ByteSize = ByteSize::gib(32);
+pub(crate) const DISK: ByteSize = ByteSize::gib(32);
 const IMAGE: ByteSize = ByteSize::gib(10);
 
 #[test]
@@ -120,20 +120,34 @@ fn built(name: &str, kind: &str, document: Option<&Document>, identity: &Identit
     let stage = |directory: &Path| -> Result<PathBuf> {
         let embedded = Document::new("image-node").to_json(identity);
         let definition = medium::stage(directory, &embedded)?;
-        let mut value: serde_yaml::Value = serde_yaml::from_slice(&fs::read(&definition)?)?;
-        let map = value.as_mapping_mut().context("a definition")?;
-        map.remove("install_config");
-        map.insert("outputs".into(), vec!["full".to_owned(), format!("disk-{kind}")].into());
-        if let Some(document) = document {
-            let file = definition.with_file_name("e2e-node.yaml");
-            fs::write(file, document.to_json(identity).to_string())?;
-            let disk = serde_yaml::Mapping::from_iter([("config".into(), "e2e-node.yaml".into())]);
-            map.insert("disk".into(), disk.into());
-        }
-        fs::write(&definition, serde_yaml::to_string(&value)?)?;
+        want_disk(&definition, kind, document, identity)?;
         Ok(definition)
     };
-    let medium = Medium::built(name, stage)?;
+    disk_of(&Medium::built(name, stage)?, kind)
+}
+
+/// Makes a definition one of the full ISO and of a disk, with `document` if there is one.
+pub(crate) fn want_disk(
+    definition: &Path,
+    kind: &str,
+    document: Option<&Document>,
+    identity: &Identity,
+) -> Result<()> {
+    let mut value: serde_yaml::Value = serde_yaml::from_slice(&fs::read(definition)?)?;
+    let map = value.as_mapping_mut().context("a definition")?;
+    map.remove("install_config");
+    map.insert("outputs".into(), vec!["full".to_owned(), format!("disk-{kind}")].into());
+    if let Some(document) = document {
+        let file = definition.with_file_name("e2e-node.yaml");
+        fs::write(file, document.to_json(identity).to_string())?;
+        let disk = serde_yaml::Mapping::from_iter([("config".into(), "e2e-node.yaml".into())]);
+        map.insert("disk".into(), disk.into());
+    }
+    Ok(fs::write(definition, serde_yaml::to_string(&value)?)?)
+}
+
+/// The file of the disk that was built with `medium`.
+pub(crate) fn disk_of(medium: &Medium, kind: &str) -> Result<PathBuf> {
     let directory = medium.full.parent().context("the medium is in no directory")?;
     let found = fs::read_dir(directory)?.filter_map(|entry| Some(entry.ok()?.path()));
     let disk = found.into_iter().find(|path| path.extension().is_some_and(|extension| extension == kind));
@@ -154,7 +168,7 @@ fn check_asked_once(ssh: &Ssh, checks: &mut Checks) -> Result<()> {
 }
 
 /// The last partition reaches to the end of the disk, and its file system to the end of the partition.
-fn check_growth(ssh: &Ssh, checks: &mut Checks) -> Result<()> {
+pub(crate) fn check_growth(ssh: &Ssh, checks: &mut Checks) -> Result<()> {
     let data = "/var/lib/harvester/defaultdisk";
     let size = ssh.run(&format!("lsblk -bno SIZE $(findmnt -no SOURCE {data})"))?;
     let partition: u64 = size.trim().parse().with_context(|| format!("the size is {size:?}"))?;
