@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use base::cancellation::{self, Cleanup};
 use base::digest::Digest;
 use base::failure::{Class, Classify};
@@ -73,6 +73,11 @@ pub enum StepTrust {
     Own,
 }
 
+/// The files of a step are on another host and do not come from there. The context of the reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("fetching a step that another host has made")]
+pub struct LostStep;
+
 /// The way in which a build obtained the outputs of a step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StepUse {
@@ -114,7 +119,7 @@ impl StepOutputs {
     /// The path of an output, or of all for an empty name. It and what is below it is fetched if it is not here yet.
     ///
     /// # Errors
-    /// [`Class::Network`] or [`Class::Verification`] if it cannot be fetched.
+    /// As of [`StepOutputs::fetch`].
     pub fn path(&self, name: &str) -> Result<PathBuf> {
         self.fetch(&[name])?;
         Ok(self.directory.join(name))
@@ -123,10 +128,20 @@ impl StepOutputs {
     /// Fetches these outputs and what is below them, as far as they are not here yet.
     ///
     /// # Errors
-    /// [`Class::Network`] or [`Class::Verification`] if one cannot be fetched.
+    /// [`LostStep`] with the reason if one cannot be fetched. Then nothing of the step is here any more, so that the next build that needs it
+    /// makes it.
     pub fn fetch(&self, names: &[&str]) -> Result<()> {
-        let bring = |found: &FoundStep| found.bring(&self.directory, &self.record, names);
-        self.found.as_ref().map_or(Ok(()), bring)
+        let fetched = match &self.found {
+            Some(found) => found.bring(&self.directory, &self.record, names),
+            None => self.record.missing(&self.directory, names).next().map_or(Ok(()), |(path, _)| {
+                let origin = self.record.origin.as_deref().unwrap_or("another host");
+                Err(anyhow!("{} is in {origin}, which this build does not read", path.display()))
+            }),
+        };
+        fetched.map_err(|error| {
+            let _ = remove(&self.directory);
+            error.context(LostStep)
+        })
     }
 
     /// True if there is a file of this name.
@@ -310,11 +325,11 @@ impl Cache {
             return Ok(StepOutputs { directory, record, found: None, fresh: false });
         }
         let found = self.found(key)?;
-        if let (StepState::Partial(record), Some(found)) = (state, &found)
-            && found.is_in(&directory, &record)
+        if let StepState::Partial(record) = state
+            && found.as_ref().is_none_or(|found| found.is_in(&directory, &record))
         {
             mark_used(&directory);
-            return Ok(StepOutputs { directory, record, found: Some(found.clone()), fresh: false });
+            return Ok(StepOutputs { directory, record, found, fresh: false });
         }
         let unfinished = directory.with_extension("new");
         remove(&directory)?;

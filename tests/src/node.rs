@@ -213,7 +213,11 @@ pub fn check_document(ssh: &Ssh, document: &Document, checks: &mut Checks) -> Re
     let data = ssh.run("findmnt -no SOURCE /var/lib/harvester/defaultdisk")?;
     let system = if document.mirror.is_some() { Some("/dev/md") } else { document.device.as_deref() };
     let disk = document.data_disk.as_deref().or(system).unwrap_or("/dev/");
-    checks.that(&format!("data is on {disk}: {data}"), data.starts_with(disk));
+    let node = match disk.starts_with("/dev/disk/") {
+        true => ssh.run(&format!("readlink -f {disk}"))?,
+        false => disk.to_owned(),
+    };
+    checks.that(&format!("data is on {disk}, {node}: {data}"), data.starts_with(node.trim()));
     check_network(ssh, document, checks)
 }
 

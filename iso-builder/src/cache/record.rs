@@ -130,6 +130,18 @@ impl StepRecord {
         self.outputs.iter().filter_map(|output| Some((output.path.as_path(), output.file()?)))
     }
 
+    /// The files at or below these names that are not in `directory`.
+    pub(super) fn missing<'a>(
+        &'a self,
+        directory: &'a Path,
+        names: &'a [&str],
+    ) -> impl Iterator<Item = (&'a Path, &'a FileContent)> {
+        let named = |path: &Path| names.iter().any(|name| path.starts_with(name));
+        self.files().filter(move |(path, _)| {
+            self.origin.is_some() && named(path) && directory.join(path).symlink_metadata().is_err()
+        })
+    }
+
     /// The sum of the sizes of all files, in bytes.
     pub(super) fn size(&self) -> u64 {
         self.files().fold(0, |sum, (_, file)| sum.saturating_add(file.size))

@@ -48,6 +48,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use base::failure;
 use base::files::named;
 use base::progress::Progress;
 use medium::build_output::REPORT;
@@ -68,7 +69,7 @@ pub use self::report::{BuildReport, check_summary};
 pub use self::runner_image::{runner_image, runner_image_name};
 pub use self::signing::{BuildSigners, KnownSignatures};
 use self::signing::{BuildSigning, OpenSigners};
-use crate::cache::StepTrust;
+use crate::cache::{LostStep, StepTrust};
 use crate::definition::{LoadedDefinition, OutputKind};
 use crate::images::stored_image::StoredImage;
 use crate::lock::Lock;
@@ -105,8 +106,9 @@ pub fn build(options: &BuildOptions, progress: &Progress) -> Result<Vec<Finished
     let count = planned.len();
     let several = options.definitions.len() > 1;
     let run = |(index, build): (usize, PlannedBuild)| {
+        let finish = || made_of_all(options, progress, |options| build.run(&signers, options, progress));
         if count == 1 {
-            return build.run(&signers, options, progress);
+            return finish();
         }
         let architecture = build.loaded.definition.architecture;
         let subject = match several {
@@ -114,9 +116,34 @@ pub fn build(options: &BuildOptions, progress: &Progress) -> Result<Vec<Finished
             false => format!("for {architecture}"),
         };
         progress.note("build", format!("Building {subject}, {} of {count}", index + 1));
-        build.run(&signers, options, progress).with_context(|| format!("building {subject}"))
+        finish().with_context(|| format!("building {subject}"))
     };
     planned.into_iter().enumerate().map(run).collect()
+}
+
+/// How often a build begins again for a step that does not come: more than a build has steps.
+const LOST_STEPS_MAX: u32 = 64;
+
+/// Builds with what other hosts share, and where a step of them does not come, once more with what is here: what is there already is quick.
+fn made_of_all<T>(
+    options: &BuildOptions,
+    progress: &Progress,
+    build: impl Fn(&BuildOptions) -> Result<T>,
+) -> Result<T> {
+    let mut options = options.clone();
+    let mut left = LOST_STEPS_MAX;
+    loop {
+        let mark = progress.mark();
+        let error = match build(&options) {
+            Err(error) if left > 0 && error.downcast_ref::<LostStep>().is_some() => error,
+            result => return result,
+        };
+        progress.back_to(mark);
+        left -= 1;
+        let why = failure::causes(&error).join(": ");
+        progress.warn("shared-steps", &format!("{why}; it is made here"));
+        options.inputs.cache.shared.from.clear();
+    }
 }
 
 /// A build for one architecture, of which all is checked that can be known before it begins.
@@ -152,23 +179,24 @@ impl PlannedBuild {
     }
 
     fn run(
-        self,
+        &self,
         signers: &OpenSigners,
         options: &BuildOptions,
         progress: &Progress,
     ) -> Result<FinishedBuild> {
         let Self { loaded, installer, wanted, output: directory } = self;
+        let (wanted, directory) = (wanted.clone(), directory.clone());
         let recording = Recording::begin();
         progress.add(Box::new(recording.warnings.clone()));
         let scratch = tempfile::tempdir().context("making a scratch directory")?;
-        let configuration = configuration::payloads(&loaded, scratch.path())?;
-        if let Some(warning) = configuration::unreachable_images(&loaded, &wanted) {
+        let configuration = configuration::payloads(loaded, scratch.path())?;
+        if let Some(warning) = configuration::unreachable_images(loaded, &wanted) {
             progress.warn("configuration", &warning);
         }
-        let signing = BuildSigning::begin(&loaded, signers, progress)?;
+        let signing = BuildSigning::begin(loaded, signers, progress)?;
         let outputs = OutputDirectory::open(&directory, progress)?;
-        options.inputs.check_room(&loaded, Some(&directory))?;
-        let approve = |lock: &Lock| base_contents::check_packages(&loaded, lock);
+        options.inputs.check_room(loaded, Some(&directory))?;
+        let approve = |lock: &Lock| base_contents::check_packages(loaded, lock);
         let mut inputs = options.inputs.clone();
         let shared = &mut inputs.cache.shared;
         if signing.step_trust() == StepTrust::Own || inputs.module_key.is_some() {
@@ -180,7 +208,7 @@ impl PlannedBuild {
         }
         let build = Build::begin(loaded.clone(), &inputs, &approve, progress)?;
         build.check_room(&directory, wanted.len())?;
-        let installer = BuildInstaller::of(installer, build.inputs.cache.known_files())?;
+        let installer = BuildInstaller::of(installer.clone(), build.inputs.cache.known_files())?;
         let distribution = build.distribution()?;
         let base = build.base()?;
         build.check_base(&base)?;
@@ -212,7 +240,13 @@ impl PlannedBuild {
         outputs.commit(&made.stale)?;
         made.record.write()?;
         build.inputs.cache.share();
-        Ok(FinishedBuild { definition: loaded.file, directory, files: made.files, made: steps, report })
+        Ok(FinishedBuild {
+            definition: loaded.file.clone(),
+            directory,
+            files: made.files,
+            made: steps,
+            report,
+        })
     }
 }
 

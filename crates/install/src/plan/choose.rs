@@ -142,13 +142,18 @@ fn several_paths(search: DiskSearch<'_>, disk: &Disk, others: &[&Disk]) -> Failu
     ))
 }
 
-/// The disk of that node or link, if there is one. Refuses a partition, a RAID set, and a link that another disk could have too.
+/// The disk of that node or link, if there is one. Refuses a partition, a RAID set, and a name that another disk could have too.
 pub(super) fn named<'a>(search: DiskSearch<'a>, path: &Path) -> Result<Option<&'a Disk>, Failure> {
     let (inventory, key) = (search.inventory, search.key);
     if let Some(disk) = inventory.find(path) {
         return match inventory.also_at(path, disk)[..] {
-            [] => Ok(Some(disk)),
-            ref others => Err(shared_link(search, path, disk, others)),
+            [] => match inventory.other_namespaces(disk)[..] {
+                ref others if path == disk.path && !others.is_empty() => {
+                    node_of_namespace(search, disk, others)
+                }
+                _ => Ok(Some(disk)),
+            },
+            ref others => Err(shared_name(search, path, disk, others)),
         };
     }
     if let Some(failure) = raid_set::refuse_array(search, path, &listing(search)) {
@@ -164,8 +169,21 @@ pub(super) fn named<'a>(search: DiskSearch<'a>, path: &Path) -> Result<Option<&'
     }
 }
 
-/// The refusal of a link that does not say which of several disks it means.
-fn shared_link(search: DiskSearch<'_>, path: &Path, disk: &Disk, others: &[&Disk]) -> Failure {
+/// The disk whose node is named, of a controller that has others too: Linux numbers them in the order in which they answer at a start.
+/// Refused where a disk has a name that stays.
+fn node_of_namespace<'a>(
+    search: DiskSearch<'a>,
+    disk: &'a Disk,
+    others: &[&Disk],
+) -> Result<Option<&'a Disk>, Failure> {
+    match own_name(search.inventory, disk) == disk.path {
+        true => Ok(Some(disk)),
+        false => Err(shared_name(search, &disk.path, disk, others)),
+    }
+}
+
+/// The refusal of a name that does not say which of several disks it means.
+fn shared_name(search: DiskSearch<'_>, path: &Path, disk: &Disk, others: &[&Disk]) -> Failure {
     let all: Vec<&Disk> = [disk].into_iter().chain(others.iter().copied()).collect();
     let paths: Vec<_> = all.iter().map(|disk| disk.path.display().to_string()).collect();
     let names: Vec<_> = all

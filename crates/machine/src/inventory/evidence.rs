@@ -95,6 +95,19 @@ impl Inventory {
         others.filter(|other| other.is_at(path) || disk.could_have(name) && other.could_have(name)).collect()
     }
 
+    /// The other namespaces of the NVMe controller of `disk`. Linux 6.12 looks at them side by side and numbers them as they answer, so that
+    /// `/dev/nvme0n1` can be another one after a restart.
+    #[must_use]
+    pub fn other_namespaces<'a>(&'a self, disk: &Disk) -> Vec<&'a Disk> {
+        let controller = |disk: &Disk| {
+            let (controller, _) = disk.name.rsplit_once('n').filter(|_| disk.namespace.is_some())?;
+            Some(controller.to_owned())
+        };
+        let Some(own) = controller(disk) else { return Vec::new() };
+        let others = self.disks.iter().filter(|other| other.name != disk.name);
+        others.filter(|other| controller(other).as_ref() == Some(&own)).collect()
+    }
+
     /// The disks that are other paths to `disk`: no multipath map holds them, and what is written on one, the others do not see.
     #[must_use]
     pub fn other_paths<'a>(&'a self, disk: &Disk) -> Vec<&'a Disk> {

@@ -132,11 +132,7 @@ impl FoundStep {
         names: &[&str],
     ) -> Result<()> {
         let _under_way = locked(&self.under_way);
-        let missing = |(path, _): &(&Path, &FileContent)| {
-            names.iter().any(|name| path.starts_with(name))
-                && directory.join(path).symlink_metadata().is_err()
-        };
-        let mut missing: Vec<_> = record.files().filter(missing).collect();
+        let mut missing: Vec<_> = record.missing(directory, names).collect();
         if missing.is_empty() {
             return Ok(());
         }
@@ -157,8 +153,7 @@ impl FoundStep {
         });
         fetched.map_err(|error| {
             let what = format!("fetching the step {} from {}", self.name, self.repository);
-            let hint = "Try again, or build without --cache-from: then the step is made here.";
-            Failure::new(class_of(&error), what).because(error).hint(hint)
+            Failure::new(class_of(&error), what).because(error)
         })?;
         if let Some(step) = shown {
             step.into_inner().unwrap_or_else(PoisonError::into_inner).done();

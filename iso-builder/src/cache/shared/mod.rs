@@ -7,7 +7,8 @@
 //! After a build, the steps that this host has made go to the repositories that it writes ([`publish`]), and what no build has used
 //! for long can be removed there ([`prune`]).
 //!
-//! A registry is a help and no need: without an answer a build makes everything by itself. Who may write to the repository decides
+//! A registry is a help and no need: without an answer a build makes everything by itself, and a step of which a file does not come is
+//! [lost](super::LostStep) and made. Who may write to the repository decides
 //! what its readers build; for releases that nodes check, see [`crate::cache::StepTrust`].
 
 mod document;

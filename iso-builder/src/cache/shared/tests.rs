@@ -16,7 +16,7 @@ use transfer::download::RetryPolicy;
 use transfer::registry::{Client, Settings};
 
 use super::SharedSteps;
-use crate::cache::{Cache, StepKey, StepOutputs, StepTrust, days_ago, prune_shared};
+use crate::cache::{Cache, LostStep, StepKey, StepOutputs, StepTrust, days_ago, prune_shared};
 
 /// What packs well, and is large enough for it.
 fn text() -> Vec<u8> {
@@ -141,11 +141,17 @@ fn another_builder_has_the_outputs_at_once_and_each_file_when_it_asks_for_it() {
 }
 
 #[test]
-fn what_is_not_whole_is_made_where_no_registry_is_read() {
+fn what_is_not_whole_is_enough_without_a_registry_until_a_missing_file_is_needed_and_is_made_then() {
     let (registry, _, digest) = shared();
     let second = Builder::new(registry.host());
-    second.cache(true, false).step(&key(), refuse).unwrap();
-    let outputs = second.cache(false, false).step(&key(), work).unwrap();
+    second.cache(true, false).step(&key(), refuse).unwrap().path("tree").unwrap();
+    let cache = second.cache(false, false);
+    let outputs = cache.step(&key(), refuse).unwrap();
+    assert!(outputs.path("tree").unwrap().join("program").exists() && outputs.digest().unwrap() == digest);
+    let error = outputs.path("").unwrap_err();
+    assert!(error.downcast_ref::<LostStep>().is_some());
+    assert!(render(&error).contains(&format!("is in {}, which this build does not read", second.repository)));
+    let outputs = cache.step(&key(), work).unwrap();
     assert!(outputs.fresh && outputs.digest().unwrap() == digest);
 }
 
@@ -170,7 +176,7 @@ fn a_step_made_by_other_programs_is_another_step() {
 }
 
 #[test]
-fn a_changed_file_is_refused_and_leaves_nothing() {
+fn a_changed_file_is_refused_and_leaves_nothing_so_that_the_step_is_made() {
     for name in ["tree/program", "large"] {
         let (registry, ..) = shared();
         let second = Builder::new(registry.host());
@@ -184,11 +190,10 @@ fn a_changed_file_is_refused_and_leaves_nothing() {
         let error = outputs.path(name).unwrap_err();
         let told = render(&error);
         assert_eq!(class_of(&error), Class::Verification, "{told}");
-        assert!(
-            told.contains("fetching the step test from") && told.contains("without --cache-from"),
-            "{told}"
-        );
-        assert_eq!(files(&outputs), Vec::<String>::new());
+        assert!(told.contains("fetching the step test from"), "{told}");
+        assert!(error.downcast_ref::<LostStep>().is_some() && !outputs.directory.exists());
+        drop(cache);
+        assert!(second.cache(false, false).step(&key(), work).unwrap().fresh);
     }
 }
 

@@ -189,6 +189,16 @@ fn a_link_that_does_not_say_which_namespace_it_means_is_refused_with_the_full_na
     for (path, wanted) in [(format!("{bare}_1"), "nvme0n1"), (format!("{bare}_2"), "nvme0n2")] {
         assert_eq!(pick(&machine, &serde_json::json!(path)).as_deref(), Ok(wanted));
     }
+    // Nor does a node say it, whose number is another after a restart.
+    let text = pick(&machine, &serde_json::json!("/dev/nvme0n1")).unwrap_err();
+    assert!(text.contains("/dev/nvme0n1 is ambiguous: it can be /dev/nvme0n1 or /dev/nvme0n2"), "{text}");
+    assert!(text.contains(&format!("{bare}_1 (480 GiB) or {bare}_2 (480 GiB)")), "{text}");
+    // It is all that there is where no link leads to the disk, and enough where the controller has one namespace.
+    let mut bare_names = machine.clone();
+    bare_names.disks.iter_mut().for_each(|disk| disk.links.clear());
+    assert_eq!(pick(&bare_names, &serde_json::json!("/dev/nvme0n1")).as_deref(), Ok("nvme0n1"));
+    machine.disks.retain(|disk| disk.name != "nvme0n2");
+    assert_eq!(pick(&machine, &serde_json::json!("/dev/nvme0n1")).as_deref(), Ok("nvme0n1"));
 }
 
 #[test]
