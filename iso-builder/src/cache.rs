@@ -14,6 +14,7 @@ mod prune;
 mod record;
 mod shared;
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -51,7 +52,7 @@ const CANCELLED: &str = "scratch.cancelled";
 pub struct Cache {
     root: PathBuf,
     downloads: PathBuf,
-    trust: StepTrust,
+    rules: StepRules,
     shared: Option<Arc<SharedSteps>>,
     uses: Mutex<Vec<StepUse>>,
     /// The steps of this build that this host has made, in this build or before.
@@ -73,10 +74,23 @@ pub enum StepTrust {
     Own,
 }
 
+/// Which steps a build uses of those that are there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StepRules {
+    pub trust: StepTrust,
+    /// Steps that are not looked for in registries: an attempt to fetch them failed.
+    pub lost: BTreeSet<String>,
+    /// Only those whose files are all here.
+    pub whole: bool,
+}
+
 /// The files of a step are on another host and do not come from there. The context of the reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("fetching a step that another host has made")]
-pub struct LostStep;
+pub struct LostStep {
+    /// For [`StepRules::lost`].
+    pub step: String,
+}
 
 /// The way in which a build obtained the outputs of a step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -140,7 +154,7 @@ impl StepOutputs {
         };
         fetched.map_err(|error| {
             let _ = remove(&self.directory);
-            error.context(LostStep)
+            error.context(LostStep { step: name_of(&self.directory) })
         })
     }
 
@@ -206,14 +220,14 @@ impl Cache {
         });
         let (uses, own) = (Mutex::default(), Mutex::default());
         let known = KnownFiles::open(&root.join("known-files.json"));
-        let (trust, shared) = (StepTrust::default(), None);
-        Ok(Self { root, downloads, trust, shared, uses, own, known, _cleanup, _lock: lock })
+        let (rules, shared) = (StepRules::default(), None);
+        Ok(Self { root, downloads, rules, shared, uses, own, known, _cleanup, _lock: lock })
     }
 
-    /// The same cache for a build that uses only the steps that `trust` lets it.
+    /// The same cache for a build with these rules.
     #[must_use]
-    pub fn trusting(self, trust: StepTrust) -> Self {
-        Self { trust, ..self }
+    pub fn with_rules(self, rules: StepRules) -> Self {
+        Self { rules, ..self }
     }
 
     /// The same cache with the steps of registries.
@@ -304,8 +318,14 @@ impl Cache {
 
     /// The step of another host, if this build may use it.
     fn found(&self, key: &StepKey) -> Result<Option<FoundStep>> {
+        let StepRules { trust, lost, .. } = &self.rules;
         match &self.shared {
-            Some(shared) if self.trust == StepTrust::Shared => shared.find(key),
+            Some(shared) if *trust == StepTrust::Shared => {
+                match lost.contains(&name_of(&self.directory_of(key)?)) {
+                    true => Ok(None),
+                    false => shared.find(key),
+                }
+            }
             _ => Ok(None),
         }
     }
@@ -313,8 +333,9 @@ impl Cache {
     fn cached_or_made(&self, key: &StepKey, work: impl FnOnce(&Path) -> Result<()>) -> Result<StepOutputs> {
         let directory = self.directory_of(key)?;
         let state = match StepRecord::state(&directory)? {
+            StepState::Partial(_) if self.rules.whole => StepState::Absent,
             StepState::Partial(record) | StepState::Whole(record)
-                if record.origin.is_some() && self.trust == StepTrust::Own =>
+                if record.origin.is_some() && self.rules.trust == StepTrust::Own =>
             {
                 StepState::Absent
             }
@@ -364,6 +385,11 @@ fn sweep(root: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The name of a step with the digest of what goes into it.
+fn name_of(directory: &Path) -> String {
+    directory.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 fn remove(directory: &Path) -> Result<()> {

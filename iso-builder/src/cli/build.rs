@@ -10,7 +10,6 @@ use base::size::ByteSize;
 use formats::oci::Repository;
 use model::architecture::Architecture;
 
-use crate::cache::StepTrust;
 use crate::definition::OutputKind;
 use crate::images::pull;
 use crate::lock::LockPolicy;
@@ -158,7 +157,7 @@ impl SharedArguments {
             let what = "--offline uses no network, and --cache-from and --cache-to name registries";
             return Err(Failure::new(Class::Invalid, what).hint("Leave one of them out.").into());
         }
-        Ok(SharedOptions { from, to, trust: StepTrust::default() })
+        Ok(SharedOptions { from, to, ..SharedOptions::default() })
     }
 }
 

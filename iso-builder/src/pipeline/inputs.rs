@@ -133,9 +133,10 @@ fn opened(
     progress: &Progress,
 ) -> Result<Cache> {
     let cache = options.open(progress)?;
-    let SharedOptions { from, to, trust } = &options.shared;
+    let SharedOptions { from, to, rules } = &options.shared;
+    let cache = cache.with_rules(rules.clone());
     if from.is_empty() && to.is_empty() {
-        return Ok(cache.trusting(*trust));
+        return Ok(cache);
     }
     let shared = SharedSteps {
         from: from.clone(),
@@ -147,7 +148,7 @@ fn opened(
         progress: progress.clone(),
         silent: Default::default(),
     };
-    Ok(cache.trusting(*trust).sharing(shared))
+    Ok(cache.sharing(shared))
 }
 
 /// The manifests and charts that the definition ships, and every image that they run. Helm's files are made in `scratch`.

@@ -48,7 +48,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use base::failure;
+use base::failure::{self, Class};
 use base::files::named;
 use base::progress::Progress;
 use medium::build_output::REPORT;
@@ -134,15 +134,25 @@ fn made_of_all<T>(
     let mut left = LOST_STEPS_MAX;
     loop {
         let mark = progress.mark();
-        let error = match build(&options) {
-            Err(error) if left > 0 && error.downcast_ref::<LostStep>().is_some() => error,
+        let (error, lost) = match build(&options) {
+            Err(error) if left > 0 => match error.downcast_ref::<LostStep>().cloned() {
+                Some(lost) => (error, lost),
+                None => return Err(error),
+            },
             result => return result,
         };
         progress.back_to(mark);
         left -= 1;
         let why = failure::causes(&error).join(": ");
         progress.warn("shared-steps", &format!("{why}; it is made here"));
-        options.inputs.cache.shared.from.clear();
+        let shared = &mut options.inputs.cache.shared;
+        if failure::class_of(&error) == Class::Verification {
+            shared.rules.lost.insert(lost.step);
+        } else {
+            // Others would not come either.
+            shared.from.clear();
+            shared.rules.whole = true;
+        }
     }
 }
 
@@ -200,7 +210,7 @@ impl PlannedBuild {
         let mut inputs = options.inputs.clone();
         let shared = &mut inputs.cache.shared;
         if signing.step_trust() == StepTrust::Own || inputs.module_key.is_some() {
-            shared.trust = StepTrust::Own;
+            shared.rules.trust = StepTrust::Own;
             if !shared.from.is_empty() {
                 let text = "No step of --cache-from is used: what keys vouch for is made on this host";
                 progress.note("signing", text);
@@ -285,4 +295,73 @@ pub fn list_images(
     let images = build.all_images(built.as_ref())?;
     build.check_completeness(&images)?;
     Ok(images)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use anyhow::anyhow;
+    use base::failure::Failure;
+
+    use super::*;
+
+    fn options() -> BuildOptions {
+        let shared =
+            SharedOptions { from: vec!["r.example.org/steps".parse().unwrap()], ..SharedOptions::default() };
+        BuildOptions {
+            definitions: Vec::new(),
+            inputs: InputOptions {
+                architecture: None,
+                policy: crate::lock::LockPolicy { locked: false, offline: false },
+                module_key: None,
+                pull: PullOptions { transfers: 1, rate: None },
+                cache: CacheOptions { directory: PathBuf::new(), downloads: None, shared },
+            },
+            output: PathBuf::new(),
+            installer: InstallerChoice::BesideBuilder,
+            signers: BuildSigners::Keys(Vec::new()),
+            only: None,
+        }
+    }
+
+    /// What each run of a build reads and leaves out, whose runs end as `failures` say.
+    fn runs(failures: &[Option<Class>]) -> (bool, Vec<(usize, usize, bool)>) {
+        let runs = RefCell::new(Vec::new());
+        let result = made_of_all(&options(), &Progress::silent(), |options| {
+            let SharedOptions { from, rules, .. } = &options.inputs.cache.shared;
+            let number = runs.borrow().len();
+            runs.borrow_mut().push((from.len(), rules.lost.len(), rules.whole));
+            match failures.get(number).copied().flatten() {
+                None => Ok(()),
+                Some(class) => {
+                    let error = anyhow!(Failure::new(class, "why"));
+                    Err(error.context(LostStep { step: format!("step-{number}") }).context("building"))
+                }
+            }
+        });
+        (result.is_ok(), runs.into_inner())
+    }
+
+    #[test]
+    fn a_damaged_step_is_left_out_and_a_silent_registry_is_not_read_again() {
+        let (damaged, silent) = (Some(Class::Verification), Some(Class::Network));
+        assert_eq!(runs(&[]), (true, vec![(1, 0, false)]));
+        assert_eq!(
+            runs(&[damaged, damaged, silent]),
+            (true, vec![(1, 0, false), (1, 1, false), (1, 2, false), (0, 2, true)])
+        );
+        let (good, all) = runs(&[damaged; 100]);
+        assert!(!good && all.len() == LOST_STEPS_MAX as usize + 1);
+    }
+
+    #[test]
+    fn another_failure_ends_a_build_at_once() {
+        let count = RefCell::new(0);
+        let result: Result<()> = made_of_all(&options(), &Progress::silent(), |_| {
+            *count.borrow_mut() += 1;
+            Err(anyhow!(Failure::new(Class::Network, "a package does not come")))
+        });
+        assert!(result.is_err() && *count.borrow() == 1);
+    }
 }

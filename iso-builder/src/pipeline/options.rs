@@ -12,7 +12,7 @@ use model::architecture::Architecture;
 use super::program::InstallerChoice;
 use super::room::{self, NeededRoom};
 use super::signing::BuildSigners;
-use crate::cache::{Cache, StepTrust};
+use crate::cache::{Cache, StepRules};
 use crate::definition::{LoadedDefinition, OutputKind};
 use crate::lock::{Lock, LockPolicy};
 
@@ -74,8 +74,7 @@ pub struct SharedOptions {
     pub from: Vec<Repository>,
     /// That get the steps that this host has made.
     pub to: Vec<Repository>,
-    /// Whose steps the build uses.
-    pub trust: StepTrust,
+    pub rules: StepRules,
 }
 
 impl CacheOptions {

@@ -16,7 +16,7 @@ use transfer::download::RetryPolicy;
 use transfer::registry::{Client, Settings};
 
 use super::SharedSteps;
-use crate::cache::{Cache, LostStep, StepKey, StepOutputs, StepTrust, days_ago, prune_shared};
+use crate::cache::{Cache, LostStep, StepKey, StepOutputs, StepRules, StepTrust, days_ago, prune_shared};
 
 /// What packs well, and is large enough for it.
 fn text() -> Vec<u8> {
@@ -28,19 +28,19 @@ struct Builder {
     directory: tempfile::TempDir,
     repository: String,
     tools: Digest,
-    trust: StepTrust,
+    rules: StepRules,
     log: SharedBytes,
 }
 
 impl Builder {
     fn new(host: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let (tools, trust) = (Digest::of(b"tools"), StepTrust::Shared);
+        let (tools, rules) = (Digest::of(b"tools"), StepRules::default());
         Self {
             directory,
             repository: format!("{host}/builds/steps"),
             tools,
-            trust,
+            rules,
             log: SharedBytes::default(),
         }
     }
@@ -57,7 +57,10 @@ impl Builder {
             progress: Progress::new(vec![Box::new(PlainLines::new(self.log.clone()))]),
             silent: Default::default(),
         };
-        Cache::open(self.directory.path(), None, || ()).unwrap().trusting(self.trust).sharing(shared)
+        Cache::open(self.directory.path(), None, || ())
+            .unwrap()
+            .with_rules(self.rules.clone())
+            .sharing(shared)
     }
 
     fn log(&self) -> String {
@@ -143,7 +146,11 @@ fn another_builder_has_the_outputs_at_once_and_each_file_when_it_asks_for_it() {
 #[test]
 fn what_is_not_whole_is_enough_without_a_registry_until_a_missing_file_is_needed_and_is_made_then() {
     let (registry, _, digest) = shared();
-    let second = Builder::new(registry.host());
+    let mut second = Builder::new(registry.host());
+    second.cache(true, false).step(&key(), refuse).unwrap();
+    second.rules.whole = true;
+    assert!(second.cache(false, false).step(&key(), work).unwrap().fresh);
+    second = Builder::new(registry.host());
     second.cache(true, false).step(&key(), refuse).unwrap().path("tree").unwrap();
     let cache = second.cache(false, false);
     let outputs = cache.step(&key(), refuse).unwrap();
@@ -160,7 +167,7 @@ fn a_build_that_trusts_its_own_steps_makes_those_of_others_again() {
     let (registry, _, digest) = shared();
     let mut second = Builder::new(registry.host());
     second.cache(true, false).step(&key(), refuse).unwrap().path("").unwrap();
-    second.trust = StepTrust::Own;
+    second.rules.trust = StepTrust::Own;
     let outputs = second.cache(true, false).step(&key(), work).unwrap();
     assert!(outputs.fresh && outputs.digest().unwrap() == digest);
     // From now on it is a step of this host.
@@ -179,7 +186,7 @@ fn a_step_made_by_other_programs_is_another_step() {
 fn a_changed_file_is_refused_and_leaves_nothing_so_that_the_step_is_made() {
     for name in ["tree/program", "large"] {
         let (registry, ..) = shared();
-        let second = Builder::new(registry.host());
+        let mut second = Builder::new(registry.host());
         let cache = second.cache(true, false);
         let outputs = cache.step(&key(), refuse).unwrap();
         for blob in registry.blobs().into_iter().filter(|blob| fs::metadata(blob).unwrap().len() < 2000) {
@@ -193,7 +200,9 @@ fn a_changed_file_is_refused_and_leaves_nothing_so_that_the_step_is_made() {
         assert!(told.contains("fetching the step test from"), "{told}");
         assert!(error.downcast_ref::<LostStep>().is_some() && !outputs.directory.exists());
         drop(cache);
-        assert!(second.cache(false, false).step(&key(), work).unwrap().fresh);
+        let lost = error.downcast_ref::<LostStep>().unwrap().step.clone();
+        second.rules.lost.insert(lost);
+        assert!(second.cache(true, false).step(&key(), work).unwrap().fresh);
     }
 }
 
