@@ -146,13 +146,13 @@ fn several_paths(search: DiskSearch<'_>, disk: &Disk, others: &[&Disk]) -> Failu
 pub(super) fn named<'a>(search: DiskSearch<'a>, path: &Path) -> Result<Option<&'a Disk>, Failure> {
     let (inventory, key) = (search.inventory, search.key);
     if let Some(disk) = inventory.find(path) {
-        return match inventory.also_at(path, disk)[..] {
-            [] => match inventory.other_namespaces(disk)[..] {
-                ref others if path == disk.path && !others.is_empty() => {
-                    node_of_namespace(search, disk, others)
-                }
-                _ => Ok(Some(disk)),
-            },
+        let mut others = inventory.also_at(path, disk);
+        // Linux numbers the namespaces of a controller as they answer at a start. A node is enough where no name stays.
+        if path == disk.path && own_name(inventory, disk) != disk.path {
+            others.extend(inventory.other_namespaces(disk));
+        }
+        return match others[..] {
+            [] => Ok(Some(disk)),
             ref others => Err(shared_name(search, path, disk, others)),
         };
     }
@@ -166,19 +166,6 @@ pub(super) fn named<'a>(search: DiskSearch<'a>, path: &Path) -> Result<Option<&'
         Some(disk) => Err(refuse(format!("{} is a partition, not a disk", path.display()))
             .hint(format!("Set {key} to the whole disk, {}.", disk.path.display()))),
         None => Ok(None),
-    }
-}
-
-/// The disk whose node is named, of a controller that has others too: Linux numbers them in the order in which they answer at a start.
-/// Refused where a disk has a name that stays.
-fn node_of_namespace<'a>(
-    search: DiskSearch<'a>,
-    disk: &'a Disk,
-    others: &[&Disk],
-) -> Result<Option<&'a Disk>, Failure> {
-    match own_name(search.inventory, disk) == disk.path {
-        true => Ok(Some(disk)),
-        false => Err(shared_name(search, &disk.path, disk, others)),
     }
 }
 
