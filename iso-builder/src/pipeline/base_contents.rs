@@ -24,11 +24,10 @@ const PATHS_OUTPUT: &str = "paths";
 const PATHS_LIMIT: u64 = 256 << 20;
 
 impl Build<'_> {
-    /// Fails unless the base and the definition's overlays have what a node needs.
-    pub(super) fn check_base(&self, base: &BaseSystem) -> Result<()> {
+    /// Fails unless a base with these paths and the definition's overlays have what a node needs.
+    pub(super) fn check_base(&self, paths: &BTreeSet<PathBuf>) -> Result<()> {
         let loaded = &self.inputs.loaded;
-        let paths = self.base_paths(base)?;
-        missing(loaded, |contents| contents.lacks_files(&paths))?.refuse("the base lacks")
+        missing(loaded, |contents| contents.lacks_files(paths))?.refuse("the base lacks")
     }
 
     /// The paths of the base. A step of its own, so that a build that makes nothing of the base need not read it.

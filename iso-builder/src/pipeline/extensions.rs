@@ -11,7 +11,7 @@ use base::digest::Digest;
 use base::files::{parent, write_atomically};
 use serde_json::json;
 
-use super::base_system::{BaseSystem, epoch_in};
+use super::base_system::epoch_in;
 use super::context::Build;
 use super::extension_inputs;
 use super::overlay::Overlay;
@@ -42,15 +42,15 @@ pub(super) struct MadeExtensions {
 }
 
 impl Build<'_> {
-    /// Makes the modules of all extensions for the kernel of the base. Warns where machines with Secure Boot would refuse them.
-    pub(super) fn extensions(&self, base: &BaseSystem) -> Result<MadeExtensions> {
+    /// Makes the modules of all extensions for the kernel of a base with these paths. Warns where machines with Secure Boot would refuse them.
+    pub(super) fn extensions(&self, base_paths: &BTreeSet<PathBuf>) -> Result<MadeExtensions> {
         let definition = &self.inputs.loaded.definition;
         let mut made = MadeExtensions::default();
         made.rootfs.extend(self.module_certificate()?);
         if definition.extensions.is_empty() {
             return Ok(made);
         }
-        let kernel = kernel_of(&self.base_paths(base)?)?;
+        let kernel = kernel_of(base_paths)?;
         let tools = self.module_tools()?;
         for extension in &definition.extensions {
             let outputs = self.extension(extension, &kernel, tools.as_ref())?;

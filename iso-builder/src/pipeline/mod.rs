@@ -221,8 +221,9 @@ impl PlannedBuild {
         let installer = BuildInstaller::of(installer.clone(), build.inputs.cache.known_files())?;
         let distribution = build.distribution()?;
         let base = build.base()?;
-        build.check_base(&base)?;
-        let extensions = build.extensions(&base)?;
+        let paths = build.base_paths(&base)?;
+        build.check_base(&paths)?;
+        let extensions = build.extensions(&paths)?;
         let kernel = build.kernel(&base, &extensions)?;
         let initrd = build.initrd(&kernel, &installer, &signing.store)?;
         let rootfs = build.rootfs(&base, distribution.as_ref(), &extensions, &installer, &signing.store)?;

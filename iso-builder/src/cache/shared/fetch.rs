@@ -21,6 +21,7 @@ use crate::cache::key::StepKey;
 use crate::cache::record::{
     FileContent, OutputContent, RECORD_FILE, StepOutput, StepRecord, time_of_fetched,
 };
+use crate::files::ReportingReader;
 use crate::wording::counted;
 
 /// The list of the outputs of a step in a registry, beside its record.
@@ -174,7 +175,7 @@ impl FoundStep {
                 false => source,
             };
             // One byte more tells a file that is too long.
-            let reader = CountedReader { reader: reader.take(file.size.saturating_add(1)), told };
+            let reader = ReportingReader::new(reader.take(file.size.saturating_add(1)), told);
             let mut hashing = HashingReader::new(reader);
             let size = io::copy(&mut hashing, target)?;
             if (size, hashing.digest()) != (file.size, file.sha256) {
@@ -190,19 +191,5 @@ impl FoundStep {
             }
             _ => error,
         })
-    }
-}
-
-/// Tells how many bytes each read gave.
-struct CountedReader<'a, R> {
-    reader: R,
-    told: &'a dyn Fn(u64),
-}
-
-impl<R: Read> Read for CountedReader<'_, R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.reader.read(buffer)?;
-        (self.told)(count as u64);
-        Ok(count)
     }
 }

@@ -22,6 +22,7 @@ use super::blobs::{BlobSource, PIECE_BYTES, compare, copy, fill};
 use super::source::MAX_DOCUMENT_BYTES;
 use crate::archive::members::{inside, linked};
 use crate::archive::{ArchiveMembers, Compression, MemberKind, compression};
+use crate::files::ReportingReader;
 
 /// More members than any archive of images has, and longer paths; each takes some memory.
 const MAX_MEMBERS: usize = 50_000;
@@ -76,7 +77,7 @@ pub(super) fn read<'a>(
     on_bytes: &mut dyn FnMut(u64),
 ) -> Result<(Spool<'a>, Digest)> {
     let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
-    let mut file = HashingReader::new(ReportingReader { inner: file, on_bytes });
+    let mut file = HashingReader::new(ReportingReader::new(file, on_bytes));
     let mut spool = Spool { store, index: None, manifest: None, items: HashMap::new() };
     let plain = compression::plain(BufReader::with_capacity(PIECE_BYTES, &mut file))
         .map_err(|e| unreadable(path, e))?;
@@ -300,20 +301,6 @@ fn compress(mut content: impl Read, store: &Store) -> Result<(Digest, LooseBlob)
         encoder.write_all(&piece[..count]).context("writing a layer")?;
     }
     Ok((diff_id.finish(), encoder.finish().context("writing a layer")?.loose()?))
-}
-
-/// Reports how many bytes were read.
-struct ReportingReader<'a, R> {
-    inner: R,
-    on_bytes: &'a mut dyn FnMut(u64),
-}
-
-impl<R: Read> Read for ReportingReader<'_, R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.inner.read(buffer)?;
-        (self.on_bytes)(count as u64);
-        Ok(count)
-    }
 }
 
 /// A member's content, with errors that name the archive.
