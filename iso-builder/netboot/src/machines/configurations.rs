@@ -28,6 +28,9 @@ pub enum ConfigurationSource {
     Cluster(PathBuf),
 }
 
+/// The label in `os.labels` that says in which rack a node is: Kubernetes spreads copies over the zones that it names.
+pub const RACK_LABEL: &str = "topology.kubernetes.io/zone";
+
 #[derive(Clone, Debug)]
 struct Configuration {
     text: Secret,
@@ -40,6 +43,8 @@ struct Configuration {
 struct DescribedNode {
     hostname: Option<String>,
     role: Option<Role>,
+    /// The value of [`RACK_LABEL`].
+    rack: Option<String>,
     cluster: Option<ClusterPart>,
     /// The secrets of a node that creates a cluster. What is said of it is shown on the screens of others.
     secrets: Secrets,
@@ -65,7 +70,8 @@ impl DescribedNode {
         }
         let (hostname, role) =
             (config.os.hostname.as_ref().map(ToString::to_string), config.install.own_role());
-        Self { hostname, role: Some(role), cluster, secrets }
+        let rack = config.os.labels.get(RACK_LABEL).map(ToString::to_string).filter(|rack| !rack.is_empty());
+        Self { hostname, role: Some(role), rack, cluster, secrets }
     }
 }
 
@@ -74,6 +80,12 @@ pub struct Configurations {
     all: BTreeMap<String, Configuration>,
     /// The names of the configurations that name an identifier.
     by_mark: HashMap<IdentityKey, BTreeSet<String>>,
+    /// The configurations that create a cluster, by its address.
+    by_address: HashMap<String, String>,
+    /// The configuration that creates a cluster, if there is one such configuration.
+    only_creator: Option<String>,
+    /// The address that nodes join, if all join the same.
+    joined: Option<String>,
     fallback: Option<String>,
     pub warnings: Vec<String>,
 }
@@ -107,12 +119,31 @@ impl Configurations {
             }
         }
         if mistakes.is_empty() {
+            loaded.index_clusters();
             return Ok(loaded);
         }
         let what = format!("{} of {} configurations cannot be used", mistakes.len(), loaded.all.len());
         Err(Failure::new(Class::Invalid, format!("{what}\n{}", mistakes.join("\n")))
             .hint("Correct them; `installer validate` checks one at a time.")
             .into())
+    }
+
+    /// Finds who creates which cluster, once for all questions about it.
+    fn index_clusters(&mut self) {
+        let (mut creators, mut joined) = (Vec::new(), BTreeSet::new());
+        for (name, configuration) in &self.all {
+            match &configuration.node.cluster {
+                Some(ClusterPart::Creates(address)) => creators.push((name, address)),
+                Some(ClusterPart::Joins(host)) => drop(joined.insert(host)),
+                None => {}
+            }
+        }
+        // The first of those with the same address.
+        let address =
+            |(name, address): &(&String, &Option<String>)| Some(((*address).clone()?, (*name).clone()));
+        self.by_address = creators.iter().rev().filter_map(address).collect();
+        self.only_creator = creators.first().filter(|_| creators.len() == 1).map(|(name, _)| (*name).clone());
+        self.joined = joined.first().filter(|_| joined.len() == 1).map(|host| (*host).clone());
     }
 
     /// Adds a configuration without checking it; one without selectors is the fallback.
@@ -188,16 +219,32 @@ impl Configurations {
     #[must_use]
     pub fn creator(&self, name: &str) -> Option<&str> {
         let Some(ClusterPart::Joins(host)) = &self.all.get(name)?.node.cluster else { return None };
-        let creators: Vec<_> = self
-            .all
-            .iter()
-            .filter_map(|(name, configuration)| match &configuration.node.cluster {
-                Some(ClusterPart::Creates(address)) => Some((name.as_str(), address.as_deref())),
-                _ => None,
-            })
-            .collect();
-        let same = creators.iter().find(|(_, address)| *address == Some(host.as_str()));
-        same.or(creators.first().filter(|_| creators.len() == 1)).map(|(name, _)| *name)
+        let same = self.by_address.get(host).map(String::as_str);
+        same.or(self.only_creator())
+    }
+
+    /// The address of the cluster that a node creates or joins. Where its creator names none, it is the one that
+    /// its other nodes join if they all name the same, and else the hostname of the node that creates it.
+    #[must_use]
+    pub fn cluster(&self, name: &str) -> Option<&str> {
+        let node = &self.all.get(name)?.node;
+        match node.cluster.as_ref()? {
+            ClusterPart::Joins(host) | ClusterPart::Creates(Some(host)) => Some(host),
+            ClusterPart::Creates(None) => {
+                let joined = self.joined.as_deref().filter(|_| self.only_creator() == Some(name));
+                joined.or(node.hostname.as_deref())
+            }
+        }
+    }
+
+    /// The rack of a node: its label [`RACK_LABEL`].
+    #[must_use]
+    pub fn rack(&self, name: &str) -> Option<&str> {
+        self.all.get(name)?.node.rack.as_deref()
+    }
+
+    fn only_creator(&self) -> Option<&str> {
+        self.only_creator.as_deref()
     }
 
     #[must_use]

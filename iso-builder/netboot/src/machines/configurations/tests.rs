@@ -92,6 +92,54 @@ fn a_cluster_file_gives_each_machine_its_own_by_any_of_its_cards() {
 }
 
 #[test]
+fn the_cluster_and_the_rack_of_each_machine_are_known() {
+    let creates = |hostname: &str, vip: &str| {
+        NODE.replace("node-1", hostname)
+            .replace("vip: 192.0.2.10", vip)
+            .replace("os: {", "os: {labels: {topology.kubernetes.io/zone: rack-1}, ")
+    };
+    let joins = |hostname: &str, host: &str| {
+        let node = NODE.replace("node-1", hostname).replace("mode: create, vip: 192.0.2.10", "mode: join");
+        format!("server_url: https://{host}\n{node}")
+    };
+    let of = |files: &[(&str, &str)]| {
+        let loaded = load(files, &[]).unwrap();
+        let place =
+            |name: &str| (loaded.cluster(name).map(str::to_owned), loaded.rack(name).map(str::to_owned));
+        files.iter().map(|(name, _)| place(name)).collect::<Vec<_>>()
+    };
+    let (one, other) = (creates("a", "vip: 192.0.2.10"), creates("b", "vip: 192.0.2.20"));
+    let (joiner, far) = (joins("c", "192.0.2.10"), joins("d", "far.example.org"));
+    let found = |cluster: &str, rack: Option<&str>| (Some(cluster.to_owned()), rack.map(str::to_owned));
+    assert_eq!(
+        of(&[
+            ("serial-A.yaml", &one),
+            ("serial-B.yaml", &other),
+            ("serial-C.yaml", &joiner),
+            ("serial-D.yaml", &far)
+        ]),
+        [
+            found("192.0.2.10", Some("rack-1")),
+            found("192.0.2.20", Some("rack-1")),
+            found("192.0.2.10", None),
+            found("far.example.org", None)
+        ]
+    );
+    // A cluster without an address of its own.
+    let trial = creates("a", "profile: trial");
+    assert_eq!(of(&[("serial-A.yaml", &trial)]), [found("a", Some("rack-1"))]);
+    let (joined, further) = (joins("c", "192.0.2.30"), joins("d", "192.0.2.30"));
+    assert_eq!(
+        of(&[("serial-A.yaml", &trial), ("serial-C.yaml", &joined), ("serial-D.yaml", &further)])[0],
+        found("192.0.2.30", Some("rack-1"))
+    );
+    assert_eq!(
+        of(&[("serial-A.yaml", &trial), ("serial-C.yaml", &joined), ("serial-D.yaml", &far)])[0].0.as_deref(),
+        Some("a")
+    );
+}
+
+#[test]
 fn a_change_of_any_file_is_noticed() {
     let directory = directory(&[("default.yaml", NODE)]);
     let origin = ConfigurationSource::Directory(directory.path().into());
