@@ -15,18 +15,62 @@ use crate::moment::Moment;
 /// Network cards of a machine that the list shows.
 const CARDS: usize = 1;
 
-/// A machine as an item of the list; `after` is the id of the one before it, where that is not there too.
+/// What every form that acts has beside its button.
+#[derive(Clone, Copy, Debug)]
+pub struct ActionForms<'a> {
+    /// The value that only pages of this server contain.
+    pub value: &'a str,
+    /// The query of the list that the browser returns to.
+    pub back: &'a str,
+}
+
+impl ActionForms<'_> {
+    #[must_use]
+    pub fn hidden(&self) -> Markup {
+        html! {
+            input type="hidden" name="form" value=(self.value);
+            @if !self.back.is_empty() { input type="hidden" name="back" value=(self.back); }
+        }
+    }
+}
+
+/// A machine as an item of the list, which can be chosen if `choose` says so.
 #[must_use]
-pub fn card(row: &MachineRow, after: Option<&str>, form: &str, now: Moment) -> Markup {
+pub fn card(row: &MachineRow, choose: bool, forms: ActionForms<'_>, now: Moment) -> Markup {
     let MachineRow { id, name, .. } = row;
     html! {
-        li id={ "m-" (id) } class={ "machine is-" (colour(row)) } data-after=[after.map(|after| format!("m-{after}"))] {
+        li id={ "m-" (id) } class={ "machine is-" (colour(row)) } {
             div.who {
                 h3 { a href={ "/fleet/machines/" (id) } { bdi { (name) } } }
                 p.marks { (marks(row)) }
+                (place(row))
+                @if choose {
+                    label.choose {
+                        input type="checkbox" name="machine" value=(id) form="bulk";
+                        "Choose" span.unseen { " " (name) }
+                    }
+                }
             }
             div.how { (details(row, row.message.as_deref(), now)) }
-            (actions(row, form))
+            (actions(row, forms))
+        }
+    }
+}
+
+/// The place of a machine in the list whose content the script has already.
+#[must_use]
+pub fn same(row: &MachineRow) -> Markup {
+    html! { li id={ "m-" (row.id) } data-same {} }
+}
+
+/// Rack and cluster.
+fn place(row: &MachineRow) -> Markup {
+    html! {
+        @if row.rack.is_some() || row.cluster.is_some() {
+            p.place {
+                @if let Some(rack) = &row.rack { span { "Rack " bdi { (rack) } } }
+                @if let Some(cluster) = &row.cluster { span { "Cluster " bdi { (cluster) } } }
+            }
         }
     }
 }
@@ -182,23 +226,23 @@ fn failure(row: &MachineRow) -> Markup {
     }
 }
 
-/// A form for each action; `form` is the hidden value of each.
+/// A form for each action.
 #[must_use]
-pub fn actions(row: &MachineRow, form: &str) -> Markup {
+pub fn actions(row: &MachineRow, forms: ActionForms<'_>) -> Markup {
     html! {
         @if !row.actions.is_empty() {
-            div.actions { @for action in &row.actions { (button(*action, row, form)) } }
+            div.actions { @for action in &row.actions { (button(*action, row, forms)) } }
         }
     }
 }
 
-fn button(action: OperatorAction, row: &MachineRow, form: &str) -> Markup {
+fn button(action: OperatorAction, row: &MachineRow, forms: ActionForms<'_>) -> Markup {
     let MachineRow { id, name, .. } = row;
     let verb = action.name();
     let button = |class: &str, label: &str| {
         html! {
             form method="post" action={ "/fleet/machines/" (id) "/" (verb) } {
-                input type="hidden" name="form" value=(form);
+                (forms.hidden())
                 button id={ (verb) "-" (id) } class=(class) { (label) span.unseen { " " (name) } }
             }
         }

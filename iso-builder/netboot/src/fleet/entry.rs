@@ -7,7 +7,7 @@ use base::failure::{Class, Classify};
 use base::files::write_atomically;
 use model::config::Secret;
 
-use super::routes::PAGE;
+use super::query::PAGE;
 
 /// In the state directory.
 const NAME: &str = "fleet-url";

@@ -1,15 +1,20 @@
-// Keeps a page up to date: reloads the content of <main> and replaces only what has changed, so that focus, selected text
-// and opened details stay. Without this script the page reloads itself.
+// Keeps a page up to date: reloads the content of <main> and replaces only what has changed, so that focus, selected text,
+// chosen machines and opened details stay. Without this script the page reloads itself.
 "use strict";
 
 const EVERY = 2000;
 const main = document.getElementById("main");
 const link = document.getElementById("link");
-let tag = "";
+// The version of the list that the page came with.
+let tag = versioned(main.querySelector(".head")?.dataset.version);
 let since = "";
 let query = location.search.slice(1);
 // How much later it is by the server's clock, in milliseconds; null on pages that do not say what time it is.
 let offset = null;
+
+function versioned(version) {
+  return version ? `W/"${version}"` : "";
+}
 
 /** Makes `old` like `fresh`, keeping every node of the same kind and id. */
 function morph(old, fresh) {
@@ -29,16 +34,21 @@ function morph(old, fresh) {
     // Opened details stay open.
     if (name !== "open" && !fresh.hasAttribute(name)) old.removeAttribute(name);
   }
-  // Its items are placed one by one.
-  if (fresh.dataset.part === undefined) morphChildren(old, fresh);
+  morphChildren(old, fresh);
 }
+
+/** The machines that the page has, by their ids: one can move from one section to another. */
+let cards = new Map();
+/** Whether the server has left out a machine that the page does not have. */
+let lacks = false;
 
 /** Children with an id are found again wherever they are; others by their place. */
 function morphChildren(old, fresh) {
   const known = new Map([...old.children].filter((child) => child.id).map((child) => [child.id, child]));
   let place = old.firstChild;
   for (const child of [...fresh.childNodes]) {
-    const same = child.id ? known.get(child.id) : place && !place.id ? place : null;
+    const same = child.id ? known.get(child.id) || cards.get(child.id) : place && !place.id ? place : null;
+    if (!same && child.dataset?.same !== undefined) lacks = true;
     if (same) {
       if (same !== place) old.insertBefore(same, place);
       place = same.nextSibling;
@@ -58,27 +68,12 @@ function say(text) {
   if (link.textContent !== text) link.textContent = text;
 }
 
-/** Makes the content of the page that of `fresh`, which may leave out the machines that have not changed. */
+/** Makes the content of the page that of `fresh`, where machines that have not changed have only their place. */
 function apply(fresh) {
-  const moved = [...fresh.querySelectorAll("ul[data-part]")].flatMap((list) => {
-    const cards = [...list.children].map((card) => ({ section: list.parentElement.id, card }));
-    list.replaceChildren();
-    return cards;
-  });
-  const removed = (fresh.querySelector(".head")?.dataset.removed || "").split(" ").filter(Boolean);
+  cards = new Map([...main.querySelectorAll("li.machine[id]")].map((card) => [card.id, card]));
+  lacks = false;
   morphChildren(main, fresh);
-  for (const id of removed) document.getElementById(id)?.remove();
-  for (const { section, card } of moved) place(document.querySelector(`#${section} > ul`), card);
-}
-
-/** Puts a machine into its list, behind the one that it names. */
-function place(list, card) {
-  const before = card.dataset.after ? document.getElementById(card.dataset.after) : null;
-  const old = document.getElementById(card.id);
-  if (old) morph(old, card);
-  const node = document.getElementById(card.id) || card;
-  const next = before?.parentElement === list ? before.nextSibling : list.firstChild;
-  if (node !== next) list.insertBefore(node, next);
+  cards.clear();
 }
 
 /** A length of time as the server writes it. */
@@ -126,21 +121,39 @@ async function update() {
     const clock = fresh.querySelector(".asof time");
     if (clock) offset = Date.parse(clock.dateTime) - Date.now();
     apply(fresh);
+    if (lacks) {
+      // A machine that has not changed was on another page before: everything of this one is asked for.
+      tag = "";
+      await update();
+      return;
+    }
+    prepare();
   }
   age();
   since = new Date().toLocaleTimeString();
   say("");
 }
 
-/** Lists the machines that the boxes choose. */
-function choose() {
+/** Lists the machines that the boxes choose. Each choice has its place in the history, but not each letter of a text. */
+function choose(typing) {
   const boxes = new URLSearchParams(new FormData(document.getElementById("filter")));
   for (const [key, value] of [...boxes]) {
     if (!value) boxes.delete(key);
   }
   [query, tag] = [boxes.toString(), ""];
-  history.replaceState(null, "", query ? `?${query}` : location.pathname);
+  history[typing ? "replaceState" : "pushState"](null, "", query ? `?${query}` : location.pathname);
   update().catch(() => {});
+}
+
+/** What the form for several machines has beyond what works without a script. */
+function prepare() {
+  const all = document.getElementById("choose-all");
+  const output = document.getElementById("chosen");
+  if (!all || !output) return;
+  all.hidden = false;
+  const count = main.querySelectorAll("input[name=machine]:checked").length;
+  const text = `${count} chosen`;
+  if (output.textContent !== text) output.textContent = text;
 }
 
 async function follow() {
@@ -158,11 +171,24 @@ document.addEventListener("visibilitychange", () => {
   if (!document.hidden) update().catch(() => {});
 });
 main.addEventListener("input", (event) => {
-  if (event.target.closest("#filter")) choose();
+  if (event.target.closest("#filter")) choose(event.target.type === "search");
+});
+main.addEventListener("change", prepare);
+main.addEventListener("click", (event) => {
+  if (event.target.id !== "choose-all") return;
+  for (const box of main.querySelectorAll("input[name=machine]")) box.checked = true;
+  prepare();
 });
 main.addEventListener("submit", (event) => {
   if (event.target.id !== "filter") return;
   event.preventDefault();
-  choose();
+  choose(false);
 });
-setTimeout(follow, EVERY);
+// The boxes are those of the page that the history leads back to.
+addEventListener("popstate", () => {
+  if (location.search.slice(1) !== query) location.reload();
+});
+if (main.dataset.live) {
+  prepare();
+  setTimeout(follow, EVERY);
+}

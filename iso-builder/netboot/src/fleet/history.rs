@@ -4,6 +4,7 @@
 //! of another start is none of this one.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use anyhow::Result;
 use base::digest::Digest;
@@ -20,11 +21,18 @@ const REMOVED: usize = 1000;
 pub struct FleetHistory {
     epoch: String,
     version: u64,
-    rows: HashMap<String, PartVersion>,
+    /// Each machine as it was seen last.
+    rows: HashMap<String, RowVersion>,
     removed: VecDeque<(String, u64)>,
     /// The latest version of which not all removals are known.
     forgotten: u64,
     parts: HashMap<FleetPart, PartVersion>,
+}
+
+#[derive(Clone, Debug)]
+struct RowVersion {
+    row: Arc<MachineRow>,
+    version: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -51,20 +59,18 @@ pub struct FleetChanges<'a> {
 
 impl FleetHistory {
     /// Compares the whole fleet with what was known of it. The time at which a machine was heard of last is no change.
-    pub fn observe(&mut self, view: &mut FleetView) -> Result<()> {
+    pub fn observe(&mut self, view: &FleetView) -> Result<()> {
         if self.epoch.is_empty() {
             self.epoch = hex::encode(token::random::<8>()?);
         }
         let next = self.version + 1;
-        let mut last: HashMap<String, PartVersion> = HashMap::with_capacity(view.machines.len());
+        let mut last: HashMap<String, RowVersion> = HashMap::with_capacity(view.machines.len());
         let mut is_changed = false;
-        for row in &mut view.machines {
-            let seen = std::mem::take(&mut row.seen);
-            let digest = digest(row)?;
-            row.seen = seen;
-            let known = self.rows.remove(&row.id).filter(|known| known.digest == digest);
+        for row in &view.machines {
+            let known = self.rows.remove(&row.id).filter(|known| known.row.is_same_but_for_time(row));
             is_changed |= known.is_none();
-            last.insert(row.id.clone(), known.unwrap_or(PartVersion { digest, version: next }));
+            let version = known.map_or(next, |known| known.version);
+            last.insert(row.id.clone(), RowVersion { row: Arc::clone(row), version });
         }
         is_changed |= !self.rows.is_empty();
         self.removed.retain(|(id, _)| !last.contains_key(id));
@@ -114,12 +120,12 @@ impl FleetChanges<'_> {
 
     #[must_use]
     pub fn has(&self, row: &MachineRow) -> bool {
-        self.is_newer(self.history.rows.get(&row.id))
+        self.is_newer(self.history.rows.get(&row.id).map(|known| known.version))
     }
 
     #[must_use]
     pub fn has_part(&self, part: FleetPart) -> bool {
-        self.is_newer(self.history.parts.get(&part))
+        self.is_newer(self.history.parts.get(&part).map(|known| known.version))
     }
 
     /// The machines that are no longer in the fleet.
@@ -129,8 +135,8 @@ impl FleetChanges<'_> {
         removed.filter(move |(_, version)| since.is_some_and(|since| *version > since)).map(|(id, _)| &**id)
     }
 
-    fn is_newer(&self, known: Option<&PartVersion>) -> bool {
-        self.since.is_none_or(|since| known.is_none_or(|known| known.version > since))
+    fn is_newer(&self, known: Option<u64>) -> bool {
+        self.since.is_none_or(|since| known.is_none_or(|known| known > since))
     }
 }
 

@@ -6,7 +6,7 @@ use base::progress::StepState;
 use maud::{Markup, html};
 use model::fleet::SlotReport;
 
-use super::card;
+use super::card::{self, ActionForms};
 use super::elements::{duration, icon, time, times};
 use super::install_run::{InstallRun, InstallStep};
 use super::view::{ClientRow, MachineRow};
@@ -26,7 +26,7 @@ pub fn page(
         article class={ "one is-" (card::colour(row)) } {
             h1 { bdi { (row.name) } }
             (card::details(row, None, now))
-            (card::actions(row, form))
+            (card::actions(row, ActionForms { value: form, back: "" }))
         }
         (facts(row))
         @if let Some(run) = run {

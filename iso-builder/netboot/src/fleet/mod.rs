@@ -8,7 +8,8 @@
 //! | [`entries`] | what the journal says of a machine |
 //! | [`wait`] | what machines that wait for a cluster are told of the one that creates it |
 //! | [`history`] | what has changed since a version of the list |
-//! | [`filter`] | which machines a request asks for |
+//! | [`filter`], [`query`] | which machines a request asks for, and how they are shown |
+//! | [`listing`] | one page of them, in order and in sections |
 //! | [`page`], [`card`], [`machine_page`], [`elements`] | the view as HTML, by templates that escape what they show |
 //! | [`access`], [`entry`] | access control, and the URL with the token |
 //! | [`routes`] | the replies to requests; [`crate::server::fleet_http`] is the same in HTTP |
@@ -26,8 +27,10 @@ pub mod filter;
 pub mod history;
 pub mod install_run;
 pub mod install_runs;
+pub mod listing;
 pub mod machine_page;
 pub mod page;
+pub mod query;
 pub mod routes;
 pub mod stage;
 pub mod view;

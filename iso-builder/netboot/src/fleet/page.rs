@@ -1,14 +1,20 @@
 //! The page of the fleet, and the frame of all pages.
 
+use std::collections::{BTreeSet, HashSet};
+
+use base::percent;
 use maud::{DOCTYPE, Markup, html};
 use model::config::Role;
 
-use super::card;
+use super::card::{self, ActionForms};
 use super::elements::{ago, icon, joined, times};
-use super::filter::{InvalidFilter, MachineFilter};
+use super::filter::{InvalidQuery, NONE};
 use super::history::{FleetChanges, FleetPart};
+use super::listing::{self, FleetListing, FleetSection, SectionKey};
+use super::query::{MOST_SIZE, MachineGrouping, MachineOrder, PageQuery, SIZE, encoded};
 use super::stage::{MachineStage, StageGroup};
-use super::view::{ConflictRow, FleetView, MachineRow};
+use super::view::{ConflictRow, FleetView};
+use crate::machines::machine::OperatorAction;
 use crate::moment::Moment;
 
 pub const STYLE: &str = include_str!("fleet.css");
@@ -16,6 +22,10 @@ pub const STYLE: &str = include_str!("fleet.css");
 pub const SCRIPT: &str = include_str!("fleet.js");
 /// Seconds after which pages reload themselves where scripts do not run.
 const REFRESH: u32 = 5;
+/// The most clusters or racks that a box lists. Where there are more, their name is written into it.
+const MOST_OPTIONS: usize = 300;
+/// The most hostnames of machines that never asked to boot which the page names.
+const MOST_UNHEARD: usize = 100;
 
 /// HTML as it is sent. Names and messages come from machines: `maud` escapes them, and this replaces characters that
 /// could make one text look like another, which are control characters and those that change the writing direction.
@@ -32,9 +42,18 @@ pub fn sent(markup: &Markup) -> String {
     markup.0.chars().map(shown).collect()
 }
 
-/// A whole page; `live` is the path from which the script reloads the content of `main`.
+/// How a page is kept up to date.
+#[derive(Clone, Copy, Debug)]
+pub struct LivePage<'a> {
+    /// The path from which the script reloads the content of `main`.
+    pub path: &'a str,
+    /// Whether the page reloads itself where scripts do not run. What is chosen on a page would be lost.
+    pub reloads: bool,
+}
+
+/// A whole page; `live` is none for one that does not change.
 #[must_use]
-pub fn document(title: &str, live: Option<&str>, main: &Markup) -> Markup {
+pub fn document(title: &str, live: Option<LivePage<'_>>, main: &Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -46,8 +65,8 @@ pub fn document(title: &str, live: Option<&str>, main: &Markup) -> Markup {
                 title { (title) }
                 link rel="icon" href="data:,";
                 link rel="stylesheet" href="/fleet/style.css";
-                @if live.is_some() {
-                    noscript { meta http-equiv="refresh" content=(REFRESH); }
+                @if let Some(live) = live {
+                    @if live.reloads { noscript { meta http-equiv="refresh" content=(REFRESH); } }
                     script src="/fleet/script.js" defer {}
                 }
             }
@@ -58,7 +77,7 @@ pub fn document(title: &str, live: Option<&str>, main: &Markup) -> Markup {
                     p.brand { a href="/fleet" { "NQRust " span { "Fleet" } } }
                     p id="link" role="status" {}
                 }
-                main id="main" data-live=[live] { (main) }
+                main id="main" data-live=[live.map(|live| live.path)] { (main) }
             }
         }
     }
@@ -91,9 +110,11 @@ fn icons() -> Markup {
 #[derive(Clone, Copy, Debug)]
 pub struct ShownFleet<'a> {
     pub view: &'a FleetView,
-    pub filter: &'a MachineFilter,
-    /// The changes since the list that the page has. Unchanged machines are left out.
+    pub query: &'a PageQuery,
+    /// The changes since the list that the script has. Of machines that have not changed only the place is sent.
     pub changes: FleetChanges<'a>,
+    /// The version of the list, for the script.
+    pub version: &'a str,
     /// The hidden value of every form that acts.
     pub form: &'a str,
     pub now: Moment,
@@ -102,59 +123,177 @@ pub struct ShownFleet<'a> {
 /// The content of `main` of the page of the fleet, or what the script changes in it.
 #[must_use]
 pub fn fleet(shown: &ShownFleet<'_>) -> Markup {
-    let ShownFleet { view, filter, changes, form, now } = *shown;
+    let ShownFleet { view, query, changes, version, form, now } = *shown;
     let is_part = changes.since().is_some();
-    let left = view.machines.iter().filter(|row| changes.has(row) && !filter.matches(row));
-    let removed = changes.removed().chain(left.map(|row| &*row.id)).map(|id| format!("m-{id}"));
-    let removed = is_part.then(|| removed.collect::<Vec<_>>().join(" "));
     let is_same = is_part && !changes.has_part(FleetPart::NotHeardOf);
+    let listing = FleetListing::new(&view.machines, query);
+    let forms = ActionForms { value: form, back: &query.text() };
     html! {
-        div.head data-removed=[removed] {
+        div.head data-version=(version) {
             h1 { "Machines" }
-            (summary(view))
+            (summary(view, query))
             p.asof { "As of " time datetime=(now) { (clock(now)) } }
         }
         @for notice in &view.notices { p.notice { (icon("unknown")) "Warning: " bdi { (notice) } } }
-        (conflicts(&view.conflicts, form, now))
-        @if view.machines.is_empty() { (empty()) } @else { (boxes(filter)) }
-        @if !view.machines.is_empty() && !view.machines.iter().any(|row| filter.matches(row)) {
-            p #no-match .more { "No machine matches the filter. " a href="/fleet" { "Show all" } }
+        (conflicts(&view.conflicts, forms, now))
+        @if view.machines.is_empty() {
+            (empty())
+        } @else {
+            @if is_part { form id="filter" data-same {} } @else { (boxes(view, query)) }
+            @if listing.matching == 0 {
+                p #no-match .more { "No machine matches the filter. " a href="/fleet" { "Show all" } }
+            } @else {
+                (extent(&listing, query))
+                @if query.choose { (bulk(query, form)) }
+            }
         }
-        @for group in StageGroup::ALL { (section(shown, group)) }
+        @for section in &listing.sections { (section_of(section, shown, forms)) }
+        (pages(&listing, query))
         (not_heard_of(&view.not_heard_of, is_same))
-        @if view.more > 0 {
-            p.more {
-                (view.more) " more machines, which need no attention, are not shown. "
-                code { "/v1/fleet" } " lists all."
+    }
+}
+
+/// Which of the matching machines the page shows.
+fn extent(listing: &FleetListing<'_>, query: &PageQuery) -> Markup {
+    let FleetListing { matching, page, pages, before, .. } = *listing;
+    let (first, last) = (before + 1, before + listing.shown());
+    html! {
+        div #extent .extent {
+            p {
+                @if pages > 1 { (first) "–" (last) " of " }
+                (matching) @if matching == 1 { " machine" } @else { " machines" }
+                @if !query.filter.is_empty() { @if matching == 1 { " matches" } @else { " match" } }
+            }
+            @if page > 1 { a href=(query.url_of_page(page - 1)) rel="prev" { "Previous page" } }
+            @if page < pages { a href=(query.url_of_page(page + 1)) rel="next" { "Next page" } }
+            @if !query.filter.is_empty() { a href="/fleet" { "Show all" } }
+            @if !query.choose { a href=(query.url_choosing(true)) { "Choose machines…" } }
+        }
+    }
+}
+
+/// Links to the pages: the first, the last, and those around this one.
+fn pages(listing: &FleetListing<'_>, query: &PageQuery) -> Markup {
+    let FleetListing { page, pages, .. } = *listing;
+    let near = |number: &usize| *number == 1 || *number == pages || number.abs_diff(page) <= 1;
+    let numbers: Vec<_> = (1..=pages).filter(near).collect();
+    html! {
+        @if pages > 1 {
+            nav #pages .pages aria-label="Pages" {
+                @for (place, number) in numbers.iter().copied().enumerate() {
+                    @if place > 0 && numbers.get(place - 1) != Some(&(number - 1)) { span { "…" } }
+                    a href=(query.url_of_page(number)) aria-current=[(number == page).then_some("page")] {
+                        span.unseen { "Page " } (number)
+                    }
+                }
             }
         }
     }
 }
 
-/// The boxes that choose which machines are listed. The script keeps what is in them.
-fn boxes(filter: &MachineFilter) -> Markup {
-    let (stage, role, group, text) = filter.boxes();
-    let stages = MachineStage::ALL.map(|one| (one.name(), one.text(), stage == Some(one)));
-    let roles = Role::ALL.map(|one| (one.name(), one.name().to_owned(), role == Some(one)));
-    let groups = StageGroup::ALL.map(|one| (one.name(), one.name().to_owned(), group == Some(one)));
+/// The form to which the boxes of machines belong, with the action that is to be confirmed.
+fn bulk(query: &PageQuery, form: &str) -> Markup {
+    let filter = encoded(query.filter.pairs().into_iter());
     html! {
-        form id="filter" class="filter" method="get" action="/fleet" role="search" data-keep {
-            (choice("group", "Group", &groups))
-            (choice("stage", "Stage", &stages))
-            (choice("role", "Role", &roles))
-            label { "Text" input type="search" name="text" value=(text) autocomplete="off"; }
-            button { "Filter" span.unseen { " the machines" } }
-            a href="/fleet" { "Show all" }
+        form id="bulk" class="bulk" method="post" action="/fleet/actions" aria-label="Act on several machines" {
+            input type="hidden" name="form" value=(form);
+            input type="hidden" name="query" value=(filter);
+            label {
+                "Action"
+                select name="action" {
+                    @for action in OperatorAction::ALL { option value=(action.name()) { (action.text()) } }
+                }
+            }
+            button.main name="of" value="chosen" { "Continue with the chosen" }
+            button name="of" value="matching" { "Continue with all that match" }
+            button type="button" id="choose-all" hidden data-keep { "Choose all of this page" }
+            output id="chosen" data-keep {}
+            a href=(query.url_choosing(false)) { "Cancel" }
+            p { "Nothing is done before you confirm it on the next page." }
         }
     }
 }
 
-fn choice(name: &str, label: &str, options: &[(&str, String, bool)]) -> Markup {
+/// The boxes that choose which machines are listed, and how. The script keeps what is in them.
+fn boxes(view: &FleetView, query: &PageQuery) -> Markup {
+    let boxes = query.filter.boxes();
+    let stages = MachineStage::ALL.map(|one| (one.name(), one.text(), boxes.stage == Some(one)));
+    let roles = Role::ALL.map(|one| (one.name(), one.name().to_owned(), boxes.role == Some(one)));
+    let groups = StageGroup::ALL.map(|one| (one.name(), one.name().to_owned(), boxes.group == Some(one)));
+    // What is the default has no value, so that it is not in the URL.
+    let value = |name, is_default| if is_default { "" } else { name };
+    let by = MachineGrouping::ALL.map(|one| {
+        (value(one.name(), one == MachineGrouping::default()), one.name().to_owned(), query.by == one)
+    });
+    let sort = MachineOrder::ALL.map(|one| {
+        (value(one.name(), one == MachineOrder::default()), order_text(one).to_owned(), query.sort == one)
+    });
+    let sizes: BTreeSet<_> = [25, 50, SIZE, 200, MOST_SIZE, query.size].into();
+    let sizes: Vec<_> = sizes.into_iter().map(|size| (size.to_string(), size)).collect();
+    let sizes: Vec<_> = sizes
+        .iter()
+        .map(|(text, size)| (value(text, *size == SIZE), text.clone(), *size == query.size))
+        .collect();
+    let clusters = places(view.machines.iter().map(|row| row.cluster.as_deref()));
+    let racks = places(view.machines.iter().map(|row| row.rack.as_deref()));
+    html! {
+        form id="filter" class="filter" method="get" action="/fleet" role="search" data-keep {
+            @if query.choose { input type="hidden" name="choose" value="yes"; }
+            label.text { "Text" input type="search" name="text" value=(boxes.text) autocomplete="off"; }
+            (choice("group", "Group", Some("any"), &groups))
+            (choice("stage", "Stage", Some("any"), &stages))
+            (choice("role", "Role", Some("any"), &roles))
+            (place_choice("cluster", "Cluster", &clusters, boxes.cluster))
+            (place_choice("rack", "Rack", &racks, boxes.rack))
+            (choice("by", "Sections by", None, &by))
+            (choice("sort", "Sort by", None, &sort))
+            (choice("size", "On a page", None, &sizes))
+            button { "Filter" span.unseen { " the machines" } }
+        }
+    }
+}
+
+fn order_text(order: MachineOrder) -> &'static str {
+    match order {
+        MachineOrder::Attention => "attention",
+        MachineOrder::Name => "name",
+        MachineOrder::Stage => "stage",
+        MachineOrder::LatestSeen => "last seen, latest first",
+        MachineOrder::EarliestSeen => "last seen, earliest first",
+    }
+}
+
+/// The names of all clusters or racks, in order; none where there is none.
+fn places<'a>(all: impl Iterator<Item = Option<&'a str>>) -> Vec<Option<&'a str>> {
+    let distinct: HashSet<_> = all.collect();
+    let mut places: Vec<_> = distinct.into_iter().collect();
+    places.sort_by(|one, other| listing::compare_places(*one, *other));
+    if places == [None] { Vec::new() } else { places }
+}
+
+/// A box for a cluster or a rack; none where no machine has one.
+fn place_choice(name: &str, label: &str, places: &[Option<&str>], chosen: Option<&str>) -> Markup {
+    let options: Vec<_> = places
+        .iter()
+        .map(|place| place.map_or((NONE, "none".to_owned()), |place| (place, place.to_owned())))
+        .map(|(value, text)| (value, text, chosen == Some(value)))
+        .collect();
+    html! {
+        @if options.len() > MOST_OPTIONS {
+            label { (label) input type="search" name=(name) value=(chosen.unwrap_or_default()) autocomplete="off"; }
+        } @else if !options.is_empty() || chosen.is_some() {
+            (choice(name, label, Some("any"), &options))
+        }
+    }
+}
+
+/// A box with these options, each as its value, its text and whether it is chosen, and with `any` before them.
+fn choice(name: &str, label: &str, any: Option<&str>, options: &[(&str, String, bool)]) -> Markup {
     html! {
         label {
             (label)
             select name=(name) {
-                option value="" { "any" }
+                @if let Some(any) = any { option value="" { (any) } }
                 @for (value, text, selected) in options { option value=(value) selected[*selected] { (text) } }
             }
         }
@@ -163,6 +302,7 @@ fn choice(name: &str, label: &str, options: &[(&str, String, bool)]) -> Markup {
 
 /// The machines that a configuration names and that have never asked to boot; empty if they are those that the page has.
 fn not_heard_of(hostnames: &[String], is_same: bool) -> Markup {
+    let others = hostnames.len().saturating_sub(MOST_UNHEARD);
     html! {
         @if !hostnames.is_empty() && is_same {
             section id="not-heard-of" data-same {}
@@ -170,10 +310,11 @@ fn not_heard_of(hostnames: &[String], is_same: bool) -> Markup {
             section id="not-heard-of" aria-labelledby="h-not-heard-of" {
                 h2 id="h-not-heard-of" { "Not heard of " span { (hostnames.len()) } }
                 p.message {
-                    @for (index, hostname) in hostnames.iter().enumerate() {
+                    @for (index, hostname) in hostnames.iter().take(MOST_UNHEARD).enumerate() {
                         @if index > 0 { ", " }
                         bdi { (hostname) }
                     }
+                    @if others > 0 { " and " (others) " more, which " code { "/v1/fleet" } " lists" }
                 }
                 p.next { "Switch them on, and let them boot from the network." }
             }
@@ -182,18 +323,18 @@ fn not_heard_of(hostnames: &[String], is_same: bool) -> Markup {
 }
 
 /// Requests that were refused because they carried identifiers of several machines.
-fn conflicts(conflicts: &[ConflictRow], form: &str, now: Moment) -> Markup {
+fn conflicts(conflicts: &[ConflictRow], forms: ActionForms<'_>, now: Moment) -> Markup {
     html! {
         @if !conflicts.is_empty() {
             section id="conflicts" aria-labelledby="h-conflicts" {
                 h2 id="h-conflicts" { "Conflicts " span { (conflicts.len()) } }
-                ul.fleet { @for conflict in conflicts { (dispute(conflict, form, now)) } }
+                ul.fleet { @for conflict in conflicts { (dispute(conflict, forms, now)) } }
             }
         }
     }
 }
 
-fn dispute(conflict: &ConflictRow, form: &str, now: Moment) -> Markup {
+fn dispute(conflict: &ConflictRow, forms: ActionForms<'_>, now: Moment) -> Markup {
     let ConflictRow { id, address, told, between, times: count, seen, .. } = conflict;
     let names: Vec<_> = between.iter().map(|name| html! { strong { bdi { (name) } } }).collect();
     html! {
@@ -212,7 +353,7 @@ fn dispute(conflict: &ConflictRow, form: &str, now: Moment) -> Markup {
             }
             div.actions {
                 form method="post" action={ "/fleet/conflicts/" (id) "/dismiss" } {
-                    input type="hidden" name="form" value=(form);
+                    (forms.hidden())
                     button id={ "dismiss-" (id) } { "Dismiss" span.unseen { " " (address) } }
                 }
             }
@@ -227,38 +368,73 @@ fn clock(now: Moment) -> String {
     time.map_or_else(|| text.clone(), |time| format!("{time} UTC"))
 }
 
-/// How many machines are in each group.
-fn summary(view: &FleetView) -> Markup {
+/// How many machines of the whole fleet are in each group; each leads to its machines, and the chosen one back to all.
+fn summary(view: &FleetView, query: &PageQuery) -> Markup {
+    let chosen = query.filter.boxes().group;
     html! {
         ul id="summary" class="summary" aria-label="Summary" aria-live="polite" aria-atomic="true" {
             @for count in &view.summary {
                 @let text = count.group.name();
+                @let is_chosen = chosen == Some(count.group);
+                @let group = Some(count.group).filter(|_| !is_chosen);
                 li class={ "is-" (text) } {
-                    a href={ "#" (text) } { (icon(text)) strong { (count.count) } " " (text) }
+                    a href=(query.url_with(query.filter.clone().with_group(group))) aria-current=[is_chosen.then_some("true")] {
+                        (icon(text)) strong { (count.count) } " " (text)
+                    }
                 }
             }
         }
     }
 }
 
-fn section(shown: &ShownFleet<'_>, group: StageGroup) -> Markup {
-    let ShownFleet { view, filter, changes, form, now } = *shown;
-    let is_shown = |row: &&MachineRow| row.group == group && filter.matches(row);
-    let rows: Vec<&MachineRow> = view.machines.iter().filter(is_shown).collect();
-    let befores = std::iter::once(None).chain(rows.iter().map(|row| Some(&*row.id)));
-    let is_part = changes.since().is_some();
-    let changed: Vec<_> = rows.iter().zip(befores).filter(|(row, _)| changes.has(row)).collect();
-    let text = group.name();
-    let (first, rest) = text.split_at(1);
+fn section_of(section: &FleetSection<'_>, shown: &ShownFleet<'_>, forms: ActionForms<'_>) -> Markup {
+    let FleetSection { key, count, groups, rows } = section;
+    let ShownFleet { query, changes, now, .. } = *shown;
+    let id = section_id(*key);
+    let is_same = |row| changes.since().is_some() && !changes.has(row);
     html! {
-        @if !rows.is_empty() {
-            section id=(text) aria-labelledby={ "h-" (text) } {
-                h2 id={ "h-" (text) } { (first.to_uppercase()) (rest) " " span { (rows.len()) } }
-                ul.fleet data-part[is_part] {
-                    @for (row, before) in changed { (card::card(row, before.filter(|_| is_part), form, now)) }
+        section id=(id) aria-labelledby={ "h-" (id) } {
+            h2 id={ "h-" (id) } {
+                (section_name(*key, query)) " "
+                span { (count) @if rows.len() < *count { ", " (rows.len()) " on this page" } }
+            }
+            @if !matches!(key, SectionKey::Group(_)) {
+                p.parts { @for count in groups { span class={ "is-" (count.group.name()) } { (icon(count.group.name())) (count.count) " " (count.group.name()) } } }
+            }
+            ul.fleet {
+                @for row in rows {
+                    @if is_same(row) { (card::same(row)) } @else { (card::card(row, query.choose, forms, now)) }
                 }
             }
         }
+    }
+}
+
+/// An id for the script, which finds a section again by it.
+fn section_id(key: SectionKey<'_>) -> String {
+    match key {
+        SectionKey::Group(group) => group.name().to_owned(),
+        SectionKey::Cluster(place) | SectionKey::Rack(place) => {
+            place.map_or_else(|| "s".to_owned(), |place| format!("s-{}", percent::encode(place)))
+        }
+    }
+}
+
+/// The heading of a section; that of a cluster or a rack leads to its machines alone.
+fn section_name(key: SectionKey<'_>, query: &PageQuery) -> Markup {
+    let filter = || query.filter.clone();
+    let named = |word: &str, place: &str, filter| {
+        html! { (word) " " a href=(query.url_with(filter)) { bdi { (place) } } }
+    };
+    match key {
+        SectionKey::Group(group) => {
+            let (first, rest) = group.name().split_at(1);
+            html! { (first.to_uppercase()) (rest) }
+        }
+        SectionKey::Cluster(Some(place)) => named("Cluster", place, filter().with_cluster(place)),
+        SectionKey::Rack(Some(place)) => named("Rack", place, filter().with_rack(place)),
+        SectionKey::Cluster(None) => html! { "Without a cluster" },
+        SectionKey::Rack(None) => html! { "Without a rack" },
     }
 }
 
@@ -298,7 +474,7 @@ pub fn closed() -> Markup {
 
 /// The page for a query that asks for nothing that there is.
 #[must_use]
-pub fn invalid(why: &InvalidFilter) -> Markup {
+pub fn invalid(why: &InvalidQuery) -> Markup {
     html! {
         div.empty {
             h1 { "This filter is not valid" }

@@ -1,10 +1,11 @@
 //! Replies to requests for the fleet: reports of machines, the page, its JSON, its forms. Without sockets.
 
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Result;
 use base::digest::Digest;
+use base::percent;
 use maud::Markup;
 use model::config::Secret;
 use model::fleet::{CreatorStatus, ReportLine, StreamHeader};
@@ -12,11 +13,11 @@ use serde_json::{Value, json};
 
 use super::access::FleetAccess;
 use super::document::FleetDocument;
-use super::filter::MachineFilter;
 use super::history::FleetHistory;
 use super::install_run::{self, InstallRun, RunOutcome};
 use super::install_runs::{self, ReceivedReport};
-use super::page::ShownFleet;
+use super::page::{LivePage, ShownFleet};
+use super::query::{ListQuery, PAGE, PageQuery};
 use super::stage::MachineStage;
 use super::view::{self, FleetView, MachineRow};
 use super::wait::{self, AwaitedCreator};
@@ -30,13 +31,9 @@ use crate::machines::registry::{ActionResult, MachineRegistry, MachineReporter};
 use crate::moment::Moment;
 use crate::protocol::REPORT;
 
-/// The page; everything that belongs to it is below this path.
-pub const PAGE: &str = "/fleet";
 pub const JSON: &str = "/v1/fleet";
 /// The longest report, in bytes.
 const BODY: usize = model::fleet::BODY;
-/// The most machines that the page shows; the others are counted, and are in the JSON.
-const SHOWN: usize = 2000;
 /// The longest form, in bytes.
 const FORM: usize = 4096;
 
@@ -224,8 +221,8 @@ impl Fleet {
             return Ok(request.closed());
         }
         Ok(match request.path {
-            PAGE | "/fleet/live" => match MachineFilter::of_page(request.query) {
-                Ok(filter) => self.list(request, filter, known, now)?,
+            PAGE | "/fleet/live" => match PageQuery::of(request.query) {
+                Ok(query) => self.list(request, &query, known, now)?,
                 Err(why) => FleetReply::page(400, "Fleet", &page::invalid(&why)),
             },
             JSON => self.json(request, known, now)?,
@@ -235,34 +232,33 @@ impl Fleet {
 
     /// The fleet as JSON, with the machines that the query of the request asks for. The time alone is no change.
     fn json(&self, request: &FleetRequest<'_>, known: FleetSources<'_>, now: Moment) -> Result<FleetReply> {
-        let filter = match MachineFilter::of(request.query) {
-            Ok(filter) => filter,
+        let query = match ListQuery::of(request.query) {
+            Ok(query) => query,
             Err(why) => return Ok(FleetReply::json(400, &json!({ "error": why.to_string() }))),
         };
         let mut history = self.history();
-        let mut view = self.view(known, usize::MAX, now)?;
-        history.observe(&mut view)?;
-        let (version, changes) = (history.version(), history.changes(filter.since.as_deref()));
+        let view = self.view(known, now)?;
+        history.observe(&view)?;
+        let (version, changes) = (history.version(), history.changes(query.since.as_deref()));
         // Weak: the times of an unchanged fleet differ (RFC 9110, section 8.8.1).
         let tag = format!("W/\"{version}-{}\"", Digest::of(request.query.as_bytes()));
-        let document = FleetDocument::new(&view, &filter, version, &changes);
+        let document = FleetDocument::new(&view, &query, version, &changes);
         let reply = FleetReply::new(200, "application/json", serde_json::to_vec_pretty(&document)?);
         Ok(tagged(request, tag, reply))
     }
 
-    /// The first `limit` machines, and the number of the others.
-    fn view(&self, known: FleetSources<'_>, limit: usize, now: Moment) -> Result<FleetView> {
-        let (machines, count, conflicts) = known.store.list(limit)?;
-        let runs = known.store.runs(limit)?;
+    /// All machines as they are now.
+    fn view(&self, known: FleetSources<'_>, now: Moment) -> Result<FleetView> {
+        let (machines, _, conflicts) = known.store.list(usize::MAX)?;
+        let runs = known.store.runs(usize::MAX)?;
         let row = |machine: &Machine| {
             let run = runs.get(&machine.id).map(install_runs::read).transpose()?;
-            Ok(row(machine, run.as_ref(), known, now))
+            Ok(Arc::new(row(machine, run.as_ref(), known, now)))
         };
         let mut view = FleetView::new(machines.iter().map(row).collect::<Result<_>>()?, now);
         wait::explain(&mut view, known.configurations);
         view.not_heard_of = known.store.not_heard_of(known.configurations)?;
         view.notices.clone_from(&self.notices);
-        view.more = count.saturating_sub(machines.len());
         view.conflicts = conflicts.iter().map(view::ConflictRow::from).collect();
         Ok(view)
     }
@@ -278,31 +274,28 @@ impl Fleet {
         Ok(Some(awaited.explained(creator.as_ref(), known.configurations)))
     }
 
-    /// The page of the fleet, or what has changed in it. Of more machines than it shows every answer is whole.
+    /// The page of the fleet, or what has changed in it.
     fn list(
         &self,
         request: &FleetRequest<'_>,
-        filter: MachineFilter,
+        query: &PageQuery,
         known: FleetSources<'_>,
         now: Moment,
     ) -> Result<FleetReply> {
         let is_page = request.path == PAGE;
         let mut history = self.history();
-        let mut view = self.view(known, SHOWN, now)?;
-        let is_whole = view.more == 0;
-        if is_whole {
-            history.observe(&mut view)?;
-        }
-        let since = filter.since.as_deref().filter(|_| is_whole && !is_page);
-        let (changes, form) = (history.changes(since), self.access.form_value());
-        let list = page::fleet(&ShownFleet { view: &view, filter: &filter, changes, form, now });
-        Ok(match (is_page, is_whole) {
-            (true, _) => FleetReply::html(200, &page::document("Fleet", Some("/fleet/live"), &list)),
-            (false, false) => unchanged(request, FleetReply::html(200, &list)),
+        let view = self.view(known, now)?;
+        history.observe(&view)?;
+        let version = history.version();
+        let changes = history.changes(query.since.as_deref().filter(|_| !is_page));
+        let form = self.access.form_value();
+        let list = page::fleet(&ShownFleet { view: &view, query, changes, version: &version, form, now });
+        Ok(if is_page {
+            let live = LivePage { path: "/fleet/live", reloads: !query.choose };
+            FleetReply::html(200, &page::document("Fleet", Some(live), &list))
+        } else {
             // The script asks for the changes since this version.
-            (false, true) => {
-                tagged(request, format!("W/\"{}\"", history.version()), FleetReply::html(200, &list))
-            }
+            tagged(request, format!("W/\"{version}\""), FleetReply::html(200, &list))
         })
     }
 
@@ -327,7 +320,8 @@ impl Fleet {
             "" => {
                 let title = format!("{} · Fleet", row.name);
                 let live = format!("{path}/live");
-                Some(FleetReply::html(200, &page::document(&title, Some(&live), &main)))
+                let live = LivePage { path: &live, reloads: true };
+                Some(FleetReply::html(200, &page::document(&title, Some(live), &main)))
             }
             "live" => Some(unchanged(request, FleetReply::html(200, &main))),
             _ => None,
@@ -366,13 +360,16 @@ impl Fleet {
             return Ok(request
                 .refused(page, "nothing was done: the form is from another server or an earlier start; send the bearer token"));
         }
+        // The list from which the form was sent.
+        let back = parameter(&form, "back").and_then(|back| percent::decode(&back.replace('+', " ")));
+        let back = back.and_then(|back| PageQuery::of(&back).ok()).unwrap_or_default().url();
         let from = request.peer.map(|peer| format!("{peer}: ")).unwrap_or_default();
         if let Some(conflict) = of_conflict(request.path)
             && known.store.dismiss(conflict)?
         {
             let result =
                 json!({ "v": view::VERSION, "action": "dismiss", "conflict": conflict, "result": "done" });
-            return Ok(request.done(&result, PAGE));
+            return Ok(request.done(&result, &back));
         }
         let Some((id, action)) = action(request.path) else { return Ok(request.absent()) };
         let name = known.store.get(id)?.map(|machine| machine.name()).unwrap_or_default();
@@ -382,8 +379,8 @@ impl Fleet {
         }
         let result = |result: &str| json!({ "v": view::VERSION, "action": action, "machine": id.to_string(), "result": result });
         Ok(match acted {
-            ActionResult::Done => request.done(&result("done"), &format!("{PAGE}#m-{id}")),
-            ActionResult::Removed => request.done(&result("removed"), PAGE),
+            ActionResult::Done => request.done(&result("done"), &format!("{back}#m-{id}")),
+            ActionResult::Removed => request.done(&result("removed"), &back),
             ActionResult::Refused => {
                 let page = FleetReply::page(409, "Nothing was done", &page::held());
                 let why = "nothing was done: the machine has taken its configuration, or it is denied; redeploy or allow it first";

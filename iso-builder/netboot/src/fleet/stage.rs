@@ -41,7 +41,7 @@ pub enum MachineStage {
 }
 
 /// The groups in which machines are counted and listed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StageGroup {
     /// An operator has to look at it.
@@ -175,6 +175,14 @@ base::names!(StageGroup {
     Installed = "installed",
     Denied = "denied",
 });
+
+impl StageGroup {
+    /// Its place in [`StageGroup::ALL`], the order of the page.
+    #[must_use]
+    pub fn place(self) -> usize {
+        Self::ALL.iter().position(|known| *known == self).unwrap_or_default()
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,7 @@
 //! The fleet as it is shown: what the page and the JSON of `/v1/fleet` are made of. Times are RFC 3339.
 
+use std::sync::Arc;
+
 use model::fleet::{RunFailure, UpdateReport};
 use model::machine::{Identity, Selector};
 use serde::Serialize;
@@ -29,10 +31,8 @@ pub struct FleetView {
     pub summary: Vec<StageCount>,
     /// Requests whose identifiers belong to more than one machine or configuration, the latest first.
     pub conflicts: Vec<ConflictRow>,
-    /// The machines that an operator has to look at come first.
-    pub machines: Vec<MachineRow>,
-    /// The number of machines that are not listed.
-    pub more: usize,
+    /// In any order.
+    pub machines: Vec<Arc<MachineRow>>,
     /// The hostnames of machines that a configuration names and that have never asked to boot.
     pub not_heard_of: Vec<String>,
     /// Warnings about the server itself.
@@ -99,6 +99,10 @@ pub struct MachineRow {
     pub identity: Identity,
     /// The role that its configuration gives its node.
     pub role: Option<String>,
+    /// The address of the cluster that its configuration creates or joins.
+    pub cluster: Option<String>,
+    /// The rack that its configuration names.
+    pub rack: Option<String>,
     /// The name of the configuration that it was offered last.
     pub configuration: Option<String>,
     /// The clients that asked to boot as this machine since its last redeployment, the latest last.
@@ -146,30 +150,38 @@ pub struct InstallProgress {
 }
 
 impl FleetView {
-    /// The machines in the order of the page.
     #[must_use]
-    pub fn new(mut rows: Vec<MachineRow>, now: Moment) -> Self {
-        let order = |group| StageGroup::ALL.iter().position(|known| *known == group);
-        rows.sort_by(|one, other| {
-            let key = |row: &MachineRow| (order(row.group), !row.silent);
-            key(one).cmp(&key(other)).then_with(|| (&one.name, &one.id).cmp(&(&other.name, &other.id)))
-        });
-        let count = |group| StageCount { group, count: rows.iter().filter(|row| row.group == group).count() };
-        let summary = StageGroup::ALL.map(count).into_iter().filter(|count| count.count > 0).collect();
-        let (time, conflicts) = (now.to_string(), Vec::new());
-        Self {
-            time,
-            summary,
-            conflicts,
-            machines: rows,
-            more: 0,
-            not_heard_of: Vec::new(),
-            notices: Vec::new(),
+    pub fn new(machines: Vec<Arc<MachineRow>>, now: Moment) -> Self {
+        let mut counts = [0; StageGroup::ALL.len()];
+        for row in &machines {
+            if let Some(count) = counts.get_mut(row.group.place()) {
+                *count += 1;
+            }
         }
+        let (time, summary, conflicts) = (now.to_string(), StageCount::all(counts), Vec::new());
+        let (not_heard_of, notices) = (Vec::new(), Vec::new());
+        Self { time, summary, conflicts, machines, not_heard_of, notices }
+    }
+}
+
+impl StageCount {
+    /// The counts of [`StageGroup::ALL`], without empty ones.
+    #[must_use]
+    pub fn all(counts: [usize; StageGroup::ALL.len()]) -> Vec<Self> {
+        let counts = StageGroup::ALL.into_iter().zip(counts).map(|(group, count)| Self { group, count });
+        counts.filter(|count| count.count > 0).collect()
     }
 }
 
 impl MachineRow {
+    /// True if a client that shows one has nothing to change for the other: that a machine was heard of again is no change.
+    #[must_use]
+    pub fn is_same_but_for_time(self: &Arc<Self>, other: &Arc<Self>) -> bool {
+        let timeless =
+            |row: &Self| Self { seen: String::new(), moments: MachineMoments::default(), ..row.clone() };
+        Arc::ptr_eq(self, other) || timeless(self) == timeless(other)
+    }
+
     /// `wait` is what the machine was told too, so that its own words of it are left out.
     pub fn explain_wait(&mut self, wait: String) {
         if let Some(message) = &mut self.message {
@@ -178,7 +190,7 @@ impl MachineRow {
         self.next = Some(wait);
     }
 
-    /// With the role of its configuration, and the hostname, unless the machine has reported one.
+    /// With role, cluster and rack of its configuration, and the hostname, unless the machine has reported one.
     #[must_use]
     pub fn described_by(
         mut self,
@@ -193,6 +205,8 @@ impl MachineRow {
         }
         let name = machine.assigned.as_deref().or(machine.configuration.as_deref());
         self.role = name.and_then(|name| configurations.role(name)).map(|role| role.name().to_owned());
+        self.cluster = name.and_then(|name| configurations.cluster(name)).map(str::to_owned);
+        self.rack = name.and_then(|name| configurations.rack(name)).map(str::to_owned);
         self
     }
 }
@@ -228,6 +242,8 @@ pub fn row(machine: &Machine, run: Option<&InstallRun>, fit: ConfigurationFit, n
         name: name(machine, run),
         identity: machine.identity.clone(),
         role: None,
+        cluster: None,
+        rack: None,
         configuration: machine.configuration.clone(),
         clients: machine.clients.iter().map(ClientRow::from).collect(),
         product: told.and_then(|run| run.product.clone()),

@@ -1,5 +1,8 @@
 //! The messages about the machine that creates a cluster, for those that wait: on their pages and on their screens.
 
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
 use base::failure::Class;
 use model::config::redact::Secrets;
 use model::fleet::{self, RunFailure};
@@ -26,9 +29,11 @@ impl<'a> AwaitedCreator<'a> {
         Some(configurations.creator(name).map_or(Self::Elsewhere, Self::Configuration))
     }
 
-    #[must_use]
-    pub fn is(&self, row: &MachineRow) -> bool {
-        matches!(self, Self::Configuration(name) if row.configuration.as_deref() == Some(name))
+    fn configuration(&self) -> Option<&'a str> {
+        match self {
+            Self::Configuration(name) => Some(name),
+            Self::Elsewhere => None,
+        }
     }
 
     /// How far the creator is, whose row is `row`, and what to do next. Without secrets of its configuration: it is read by
@@ -50,14 +55,26 @@ impl<'a> AwaitedCreator<'a> {
 
 /// Tells of each machine that waits for its cluster how far the machine is that creates it.
 pub fn explain(view: &mut FleetView, configurations: &Configurations) {
-    let wait = |row: &MachineRow| {
-        let awaited = AwaitedCreator::of(row, configurations)?;
-        let creator = view.machines.iter().find(|row| awaited.is(row));
-        Some(awaited.explained(creator, configurations))
-    };
-    let waits: Vec<_> = view.machines.iter().map(wait).collect();
-    for (row, wait) in view.machines.iter_mut().zip(waits) {
-        wait.into_iter().for_each(|wait| row.explain_wait(wait));
+    let waits: Vec<_> = view
+        .machines
+        .iter()
+        .enumerate()
+        .filter_map(|(place, row)| Some((place, AwaitedCreator::of(row, configurations)?)))
+        .collect();
+    // Thousands of machines may wait for thousands of clusters.
+    let creators: HashSet<_> = waits.iter().filter_map(|(_, awaited)| awaited.configuration()).collect();
+    let mut rows = HashMap::new();
+    for row in &view.machines {
+        if let Some(name) = row.configuration.as_deref().filter(|name| creators.contains(name)) {
+            rows.entry(name.to_owned()).or_insert_with(|| Arc::clone(row));
+        }
+    }
+    for (place, awaited) in waits {
+        let creator = awaited.configuration().and_then(|name| rows.get(name)).map(|row| &**row);
+        let text = awaited.explained(creator, configurations);
+        if let Some(row) = view.machines.get_mut(place) {
+            Arc::make_mut(row).explain_wait(text);
+        }
     }
 }
 

@@ -15,7 +15,8 @@ use super::fleet_http;
 use super::provenance::RequestProvenance;
 use super::response::{later, momentary, plain, unavailable};
 use super::router::{Router, ServedReply, ServedRequest, trouble};
-use crate::fleet::routes::{Fleet, PAGE};
+use crate::fleet::query::PAGE;
+use crate::fleet::routes::Fleet;
 use crate::moment::Moment;
 
 /// The header with the kind of site that caused a request (W3C Fetch Metadata Request Headers).

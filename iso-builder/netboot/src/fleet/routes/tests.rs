@@ -464,7 +464,7 @@ fn a_program_that_has_the_list_gets_the_machines_that_have_changed_alone() {
 }
 
 #[test]
-fn an_open_page_gets_the_machines_that_have_changed_and_their_places() {
+fn an_open_page_gets_the_machines_that_have_changed_and_the_places_of_the_others() {
     let (_directory, fleet) = large();
     let ask = |query: &str, tag, now| {
         let request = FleetRequest { query, if_none_match: tag, ..get("/fleet/live") };
@@ -472,30 +472,107 @@ fn an_open_page_gets_the_machines_that_have_changed_and_their_places() {
         let tag = header(&reply, "ETag").unwrap().to_owned();
         (reply.status, String::from_utf8(reply.body).unwrap(), tag)
     };
-    let cards = |page: &str| page.matches("<li id=\"m-").count();
+    let cards = |page: &str| page.matches(" class=\"machine").count();
+    let ids = |page: &str| -> Vec<String> {
+        page.split("<li id=\"m-").skip(1).map(|rest| rest.split('"').next().unwrap().to_owned()).collect()
+    };
     let (_, whole, tag) = ask("", None, NOW.plus(1));
-    assert!(cards(&whole) == 1800 && !whole.contains("data-part") && !whole.contains("data-after"));
-    let since = format!("since={}", tag.strip_prefix("W/\"").and_then(|tag| tag.strip_suffix('"')).unwrap());
+    assert_eq!((cards(&whole), whole.contains("data-same")), (100, false));
+    assert!(whole.contains("1–100 of 1800 machines"), "{whole}");
+    // The page has the version with which the script begins.
+    let page = String::from_utf8(fleet.answer(&get("/fleet"), NOW.plus(1)).unwrap().body).unwrap();
+    let version = tag.strip_prefix("W/\"").and_then(|tag| tag.strip_suffix('"')).unwrap();
+    assert!(page.contains(&format!("data-version=\"{version}\"")), "{tag} {page}");
+    let since = format!("since={version}");
     // The age of everything is another, and nothing is sent.
     assert_eq!(ask(&since, Some(&tag), NOW.plus(60)).0, 304);
     let wipe = ReportLine::Event(progress::Event { step: "wipe".into(), exit_code: None, ..started() });
     fleet.answer(&report(&fleet.reports, &body(&[wipe])), NOW.plus(61)).unwrap();
     let (status, part, _) = ask(&since, Some(&tag), NOW.plus(62));
     assert_eq!((status, cards(&part)), (200, 1), "{part}");
-    assert!(part.contains("data-part") && part.contains("Installing <span>1800</span>"), "{part}");
-    assert!(whole.len() > 1_000_000 && part.len() < 10_000, "{} {}", whole.len(), part.len());
-    // The one before it in the list, which a browser finds.
-    let (before, _) =
-        whole.split_once(&format!("<li id=\"m-{}\"", fleet.machine_named("CZ12"))).unwrap_or((&whole, ""));
-    let id = before.rsplit_once("<li id=\"").map(|(_, rest)| rest.split('"').next().unwrap());
-    let after = part.split_once("data-after=\"").map(|(_, rest)| rest.split('"').next().unwrap());
-    assert_eq!(after, id);
+    assert!(part.contains("Installing <span>1800, 100 on this page</span>"), "{part}");
+    assert_eq!(ids(&part), ids(&whole), "every machine has its place");
+    assert!(whole.len() > 100_000 && part.len() < 20_000, "{} {}", whole.len(), part.len());
     // With a filter that it does not match any more, it leaves the page.
     let (_, part, _) = ask(&format!("stage=booting&{since}"), None, NOW.plus(62));
-    assert!(
-        cards(&part) == 0 && part.contains(&format!("data-removed=\"m-{}\"", fleet.machine_named("CZ12"))),
-        "{part}"
-    );
+    assert_eq!((cards(&part), ids(&part).len()), (0, 100));
+    assert!(!ids(&part).contains(&fleet.machine_named("CZ12").to_string()), "{part}");
+}
+
+/// The names of the machines on a page, in order.
+fn names(page: &str) -> Vec<&str> {
+    page.split("<h3>")
+        .skip(1)
+        .map(|rest| rest.split("<bdi>").nth(1).unwrap().split('<').next().unwrap())
+        .collect()
+}
+
+#[test]
+fn every_machine_is_on_one_page_of_a_list_and_a_page_after_the_last_is_the_last() {
+    let (_directory, fleet) = large();
+    let page = |query: &str| {
+        let reply = fleet.answer(&FleetRequest { query, ..get("/fleet") }, NOW.plus(1)).unwrap();
+        assert_eq!(reply.status, 200, "{query}");
+        String::from_utf8(reply.body).unwrap()
+    };
+    let mut all = Vec::new();
+    for number in 1..=4 {
+        let html = page(&format!("size=500&sort=name&page={number}"));
+        let marked = format!("aria-current=\"page\"><span class=\"unseen\">Page </span>{number}</a>");
+        assert!(html.contains(&marked), "{html}");
+        all.extend(names(&html).into_iter().map(str::to_owned));
+    }
+    let numbers: Vec<u32> =
+        all.iter().skip(1).map(|name| name.trim_start_matches('N').parse().unwrap()).collect();
+    assert_eq!((all.len(), all[0].as_str()), (1800, "CZ12"));
+    assert_eq!(numbers, (1..1800).collect::<Vec<_>>(), "by their numbers");
+    assert_eq!(names(&page("size=500&sort=name&page=99")), names(&page("size=500&sort=name&page=4")));
+    // Links keep what the query has.
+    let html = page("text=N&size=25&sort=name&page=2");
+    for link in
+        ["/fleet?text=n&amp;sort=name&amp;size=25\"", "/fleet?text=n&amp;sort=name&amp;size=25&amp;page=3\""]
+    {
+        assert!(html.contains(link), "{link} in {html}");
+    }
+    assert!(html.contains("26–50 of 1799 machines match"), "{html}");
+}
+
+#[test]
+fn a_program_gets_the_list_in_parts_and_misses_no_machine() {
+    let (_directory, fleet) = large();
+    let ask = |query: &str| -> serde_json::Value {
+        let reply = fleet.answer(&FleetRequest { query, ..get("/v1/fleet") }, NOW.plus(1)).unwrap();
+        assert_eq!(reply.status, 200, "{query}");
+        serde_json::from_slice(&reply.body).unwrap()
+    };
+    let ids = |json: &serde_json::Value| -> Vec<String> {
+        json["machines"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| row["id"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let first = ask("limit=700");
+    assert_eq!((ids(&first).len(), &first["more"]), (700, &1100.into()));
+    let mut all = ids(&first);
+    // One of those that were listed goes, and nothing of the rest moves.
+    let gone = all[9].parse().unwrap();
+    fleet.store.act(gone, OperatorAction::Redeploy, &Configurations::default(), NOW).unwrap();
+    let mut part = first.clone();
+    while let Some(after) = part["next"].as_str() {
+        part = ask(&format!("limit=700&after={after}"));
+        all.extend(ids(&part));
+    }
+    let mut sorted = all.clone();
+    sorted.sort();
+    sorted.dedup();
+    assert_eq!((all.len(), &part["more"]), (1800, &0.into()));
+    assert_eq!(all, sorted, "each once");
+    // What has changed since the first part can be asked for in parts too.
+    let since = first["version"].as_str().unwrap();
+    let changes = ask(&format!("since={since}&limit=1"));
+    assert_eq!((ids(&changes).len(), &changes["removed"]), (0, &serde_json::json!([all[9]])));
 }
 
 #[test]
@@ -512,11 +589,17 @@ fn the_page_lists_what_its_boxes_choose() {
         ("group=failed&stage=&role=&text=", false),
         ("role=worker", false),
         ("token=old&text=%3Cscript%3E", false),
+        ("rack=-&cluster=-", true),
+        ("rack=rack-1", false),
+        ("cluster=192.0.2.10&by=rack", false),
     ] {
         let (status, page) = page(query);
         assert_eq!((status, page.contains("<li id=\"m-")), (200, listed), "{query}");
         assert_eq!(page.contains("No machine matches the filter."), !listed, "{query}");
-        assert!(page.contains("<strong>1</strong> installing"), "the summary is of the whole fleet: {page}");
+        assert!(
+            page.contains("</svg><strong>1</strong> installing"),
+            "the summary is of the whole fleet: {page}"
+        );
         assert!(!page.contains("<script>"), "{page}");
     }
     let (_, shown) = page("group=installing&stage=preparing&text=cz1");

@@ -1,13 +1,16 @@
 use super::*;
+use crate::fleet::card::ActionForms;
 use crate::fleet::document::FleetDocument;
-use crate::fleet::filter::MachineFilter;
 use crate::fleet::history::FleetHistory;
 use crate::fleet::install_run::tests::{hello, told};
+use crate::fleet::listing;
+use crate::fleet::query::{ListQuery, MachineOrder};
 use crate::machines::machine::DeploymentEvent;
 use base::progress::{self, StepState};
 use model::fleet::{NodeReport, ReportLine, SlotReport, UpdateReport};
 
 const NOW: Moment = Moment(1_700_000_000);
+const FORMS: ActionForms<'_> = ActionForms { value: "", back: "" };
 
 fn machine(mac: &str, events: &[DeploymentEvent]) -> Machine {
     let identity = Identity { macs: vec![mac.parse().unwrap()], ..Identity::default() };
@@ -105,17 +108,17 @@ fn an_update_that_was_taken_back_needs_an_operator_until_there_is_another() {
             error.causes,
             ["the update to 1.3.0 was taken back; the release before runs", "kubelet: it <never> answers"]
         );
-        let shown = super::super::card::card(&bad, None, "", NOW).into_string();
+        let shown = super::super::card::card(&bad, false, FORMS, NOW).into_string();
         assert!(shown.contains("1.2.0</bdi> runs in slot a") && shown.contains("&lt;never&gt;"), "{shown}");
         let trial = with(update("trial", None));
         assert_eq!((trial.stage, trial.group), (MachineStage::Joined, StageGroup::Installed));
-        let shown = super::super::card::card(&trial, None, "", NOW).into_string();
+        let shown = super::super::card::card(&trial, false, FORMS, NOW).into_string();
         assert!(shown.contains("on trial, 3 more tries"), "{shown}");
         assert!(shown.contains(", <bdi>signed by &lt;Maker&gt;</bdi>"), "{shown}");
         let ReportLine::Update(unsigned) = update("idle", None) else { panic!() };
         let unsigned = UpdateReport { warnings: vec!["it is <not> signed".into()], ..unsigned };
         let shown =
-            super::super::card::card(&with(ReportLine::Update(unsigned)), None, "", NOW).into_string();
+            super::super::card::card(&with(ReportLine::Update(unsigned)), false, FORMS, NOW).into_string();
         assert!(
             shown.contains("Warning: <bdi>it is &lt;not&gt; signed") && !shown.contains("Maker"),
             "{shown}"
@@ -235,10 +238,9 @@ fn those_come_first_that_somebody_has_to_look_at_and_all_are_counted() {
             &[DeploymentEvent::Booted, DeploymentEvent::Took, DeploymentEvent::Failed],
         ),
     ];
-    let view = FleetView::new(
-        machines.iter().map(|machine| row(machine, None, ConfigurationFit::Nothing, NOW)).collect(),
-        NOW,
-    );
+    let row = |machine| row(machine, None, ConfigurationFit::Nothing, NOW).into();
+    let mut view = FleetView::new(machines.iter().map(row).collect(), NOW);
+    view.machines.sort_by(|one, other| listing::compare(one, other, MachineOrder::Attention));
     let last: Vec<_> = view.machines.iter().map(|row| row.name.rsplit(':').next().unwrap()).collect();
     assert_eq!(last, ["01", "02", "03", "04", "05"]);
     let counts: Vec<_> =
@@ -250,16 +252,16 @@ fn those_come_first_that_somebody_has_to_look_at_and_all_are_counted() {
 fn the_json_has_its_version_and_the_fields_that_are_promised() {
     let run = told([line(1, "image", StepState::Started, None)]);
     let machine = machine(MAC, &BEGUN);
-    let view = FleetView::new(vec![row(&machine, Some(&run), ConfigurationFit::Own, NOW)], NOW);
-    let (history, filter) = (FleetHistory::default(), MachineFilter::default());
+    let view = FleetView::new(vec![row(&machine, Some(&run), ConfigurationFit::Own, NOW).into()], NOW);
+    let (history, query) = (FleetHistory::default(), ListQuery::default());
     let changes = history.changes(None);
-    let json = serde_json::to_value(FleetDocument::new(&view, &filter, "e-1".into(), &changes)).unwrap();
+    let json = serde_json::to_value(FleetDocument::new(&view, &query, "e-1".into(), &changes)).unwrap();
     assert_eq!(hello(1).hostname.as_deref(), json["machines"][0]["name"].as_str());
     let mut row = json["machines"][0].clone();
     row["id"] = "x".into();
     let expected = serde_json::json!({
         "id": "x", "name": "node-1", "identity": {"macs": [MAC], "serial": null, "uuid": null, "asset_tag": null},
-        "role": null, "configuration": null, "clients": [], "product": null, "stage": "writing", "group": "installing", "failed_in": null,
+        "role": null, "cluster": null, "rack": null, "configuration": null, "clients": [], "product": null, "stage": "writing", "group": "installing", "failed_in": null,
         "since": "2023-11-14T22:13:20Z", "seen": "2023-11-14T22:13:20Z", "silent": false, "message": "m",
         "progress": null, "error": null, "update": null, "next": null, "log": false, "actions": [],
     });
@@ -271,4 +273,5 @@ fn the_json_has_its_version_and_the_fields_that_are_promised() {
     assert_eq!((&json["v"], &json["time"]), (&1.into(), &"2023-11-14T22:13:20Z".into()));
     assert_eq!(json["summary"], serde_json::json!([{"group": "installing", "count": 1}]));
     assert_eq!((&json["conflicts"], &json["more"]), (&serde_json::json!([]), &0.into()));
+    assert_eq!(json["next"], serde_json::Value::Null);
 }

@@ -15,3 +15,16 @@ pub enum OperatorAction {
 }
 
 base::names!(OperatorAction { Allow = "allow", Deny = "deny", Redeploy = "redeploy", Forget = "forget" });
+
+impl OperatorAction {
+    /// The word on a button.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Allow => "Allow",
+            Self::Deny => "Deny",
+            Self::Redeploy => "Redeploy",
+            Self::Forget => "Forget",
+        }
+    }
+}
