@@ -11,6 +11,7 @@
 //! | [`filter`], [`query`] | which machines a request asks for, and how they are shown |
 //! | [`listing`] | one page of them, in order and in sections |
 //! | [`page`], [`card`], [`machine_page`], [`elements`] | the view as HTML, by templates that escape what they show |
+//! | [`bulk`], [`bulk_page`] | actions on several machines, and their pages |
 //! | [`access`], [`entry`] | access control, and the URL with the token |
 //! | [`routes`] | the replies to requests; [`crate::server::fleet_http`] is the same in HTTP |
 //!
@@ -18,6 +19,8 @@
 //! other one of the fleet, shows the same. A server's own are the changes that it has seen ([`history`]).
 
 pub mod access;
+pub mod bulk;
+pub mod bulk_page;
 pub mod card;
 pub mod document;
 pub mod elements;

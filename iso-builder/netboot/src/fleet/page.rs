@@ -6,6 +6,7 @@ use base::percent;
 use maud::{DOCTYPE, Markup, html};
 use model::config::Role;
 
+use super::bulk::PLAN;
 use super::card::{self, ActionForms};
 use super::elements::{ago, icon, joined, times};
 use super::filter::{InvalidQuery, NONE};
@@ -144,7 +145,7 @@ pub fn fleet(shown: &ShownFleet<'_>) -> Markup {
                 p #no-match .more { "No machine matches the filter. " a href="/fleet" { "Show all" } }
             } @else {
                 (extent(&listing, query))
-                @if query.choose { (bulk(query, form)) }
+                @if query.choose { (bulk(query, forms)) }
             }
         }
         @for section in &listing.sections { (section_of(section, shown, forms)) }
@@ -192,11 +193,11 @@ fn pages(listing: &FleetListing<'_>, query: &PageQuery) -> Markup {
 }
 
 /// The form to which the boxes of machines belong, with the action that is to be confirmed.
-fn bulk(query: &PageQuery, form: &str) -> Markup {
+fn bulk(query: &PageQuery, forms: ActionForms<'_>) -> Markup {
     let filter = encoded(query.filter.pairs().into_iter());
     html! {
-        form id="bulk" class="bulk" method="post" action="/fleet/actions" aria-label="Act on several machines" {
-            input type="hidden" name="form" value=(form);
+        form id="bulk" class="bulk" method="post" action=(PLAN) aria-label="Act on several machines" {
+            (forms.hidden())
             input type="hidden" name="query" value=(filter);
             label {
                 "Action"

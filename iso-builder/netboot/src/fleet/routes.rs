@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Result;
 use base::digest::Digest;
+use base::failure::causes;
 use base::percent;
 use maud::Markup;
 use model::config::Secret;
@@ -12,6 +13,8 @@ use model::fleet::{CreatorStatus, ReportLine, StreamHeader};
 use serde_json::{Value, json};
 
 use super::access::FleetAccess;
+use super::bulk::{self, BulkConfirmation, BulkOutcome, BulkPlan, BulkRequest, InvalidBulk};
+use super::card::ActionForms;
 use super::document::FleetDocument;
 use super::history::FleetHistory;
 use super::install_run::{self, InstallRun, RunOutcome};
@@ -21,13 +24,13 @@ use super::query::{ListQuery, PAGE, PageQuery};
 use super::stage::MachineStage;
 use super::view::{self, FleetView, MachineRow};
 use super::wait::{self, AwaitedCreator};
-use super::{entries, machine_page, page};
+use super::{bulk_page, entries, machine_page, page};
 use crate::journal::JournalEntry;
 use crate::machines::configurations::Configurations;
 use crate::machines::id::MachineId;
 use crate::machines::machine::DeploymentEvent;
 use crate::machines::machine::{DeploymentState, Machine, OperatorAction};
-use crate::machines::registry::{ActionResult, MachineRegistry, MachineReporter};
+use crate::machines::registry::{ActedMachine, ActionResult, ActionTarget, MachineRegistry, MachineReporter};
 use crate::moment::Moment;
 use crate::protocol::REPORT;
 
@@ -76,6 +79,12 @@ impl FleetRequest<'_> {
     /// The page that refuses, or `why` as JSON.
     fn refused(&self, page: FleetReply, why: &str) -> FleetReply {
         if self.wants_json() { FleetReply::json(page.status, &json!({ "error": why })) } else { page }
+    }
+
+    /// The refusal of a form for several machines.
+    fn invalid(&self, why: &InvalidBulk, back: &PageQuery) -> FleetReply {
+        let page = FleetReply::page(400, "Nothing was done", &bulk_page::invalid(why, &back.url()));
+        self.refused(page, &format!("nothing was done: {why}"))
     }
 
     fn absent(&self) -> FleetReply {
@@ -342,7 +351,11 @@ impl Fleet {
             return Ok(Err(request.closed()));
         }
         let acts = action(request.path).is_some() || of_conflict(request.path).is_some();
-        Ok(if acts { Ok(FORM) } else { Err(request.absent()) })
+        Ok(match request.path {
+            bulk::PLAN | bulk::CONFIRM => Ok(bulk::BODY),
+            _ if acts => Ok(FORM),
+            _ => Err(request.absent()),
+        })
     }
 
     fn post(&self, request: &FleetRequest<'_>, known: FleetSources<'_>, now: Moment) -> Result<FleetReply> {
@@ -362,8 +375,13 @@ impl Fleet {
         }
         // The list from which the form was sent.
         let back = parameter(&form, "back").and_then(|back| percent::decode(&back.replace('+', " ")));
-        let back = back.and_then(|back| PageQuery::of(&back).ok()).unwrap_or_default().url();
-        let from = request.peer.map(|peer| format!("{peer}: ")).unwrap_or_default();
+        let back = back.and_then(|back| PageQuery::of(&back).ok()).unwrap_or_default();
+        match request.path {
+            bulk::PLAN => return self.plan(request, &form, &back, known, now),
+            bulk::CONFIRM => return self.confirm(request, &form, &back, known, now),
+            _ => {}
+        }
+        let back = back.url();
         if let Some(conflict) = of_conflict(request.path)
             && known.store.dismiss(conflict)?
         {
@@ -372,11 +390,8 @@ impl Fleet {
             return Ok(request.done(&result, &back));
         }
         let Some((id, action)) = action(request.path) else { return Ok(request.absent()) };
-        let name = known.store.get(id)?.map(|machine| machine.name()).unwrap_or_default();
-        let acted = known.store.act(id, action, known.configurations, now)?;
-        if matches!(acted, ActionResult::Done | ActionResult::Removed) {
-            (known.note)(JournalEntry::note(format!("{from}operator: {} {name}", action.name())));
-        }
+        let acted = Self::act(request, &[id.into()], action, known, now)?;
+        let acted = acted.first().map_or(ActionResult::Absent, |acted| acted.result);
         let result = |result: &str| json!({ "v": view::VERSION, "action": action, "machine": id.to_string(), "result": result });
         Ok(match acted {
             ActionResult::Done => request.done(&result("done"), &format!("{back}#m-{id}")),
@@ -386,8 +401,95 @@ impl Fleet {
                 let why = "nothing was done: the machine has taken its configuration, or it is denied; redeploy or allow it first";
                 request.refused(page, why)
             }
-            ActionResult::Absent => request.absent(),
+            ActionResult::Absent | ActionResult::Changed => request.absent(),
         })
+    }
+
+    /// Carries out an operator's action and tells the journal; nothing else does.
+    fn act(
+        request: &FleetRequest<'_>,
+        targets: &[ActionTarget],
+        action: OperatorAction,
+        known: FleetSources<'_>,
+        now: Moment,
+    ) -> Result<Vec<ActedMachine>> {
+        let acted = known.store.act(targets, action, known.configurations, now)?;
+        let from = request.peer.map(|peer| format!("{peer}: ")).unwrap_or_default();
+        for ActedMachine { name, result } in &acted {
+            if matches!(result, ActionResult::Done | ActionResult::Removed) {
+                (known.note)(JournalEntry::note(format!("{from}operator: {} {name}", action.name())));
+            }
+        }
+        Ok(acted)
+    }
+
+    /// What an action on several machines would do. Nothing is done.
+    fn plan(
+        &self,
+        request: &FleetRequest<'_>,
+        form: &str,
+        back: &PageQuery,
+        known: FleetSources<'_>,
+        now: Moment,
+    ) -> Result<FleetReply> {
+        let asked = match BulkRequest::of(form) {
+            Ok(asked) => asked,
+            Err(why) => return Ok(request.invalid(&why, back)),
+        };
+        let view = self.view(known, now)?;
+        let plan = match BulkPlan::new(&asked, &view) {
+            Ok(plan) => plan,
+            Err(why) => return Ok(request.invalid(&why, back)),
+        };
+        if request.wants_json() {
+            let machine = |row: &&MachineRow| json!({ "id": row.id, "name": row.name, "stage": row.stage, "cluster": row.cluster, "rack": row.rack });
+            let machines: Vec<_> = plan.machines.iter().map(machine).collect();
+            return Ok(FleetReply::json(
+                200,
+                &json!({ "v": view::VERSION, "action": plan.action, "machines": machines, "refused": plan.refused, "clusters": plan.clusters, "seen": plan.seen() }),
+            ));
+        }
+        let forms = ActionForms { value: self.access.form_value(), back: &back.text() };
+        let title = format!("{} · Fleet", plan.action.text());
+        Ok(FleetReply::page(200, &title, &bulk_page::question(&plan, forms, &back.url())))
+    }
+
+    /// Carries out a plan that was confirmed, as far as its machines are as they were shown.
+    fn confirm(
+        &self,
+        request: &FleetRequest<'_>,
+        form: &str,
+        back: &PageQuery,
+        known: FleetSources<'_>,
+        now: Moment,
+    ) -> Result<FleetReply> {
+        let confirmed = match BulkConfirmation::of(form) {
+            Ok(confirmed) => confirmed,
+            Err(why) => return Ok(request.invalid(&why, back)),
+        };
+        let (machines, refused) = confirmed.judge(&self.view(known, now)?);
+        let mut outcome = BulkOutcome::new(confirmed.action, refused);
+        for batch in machines.chunks(bulk::BATCH) {
+            let targets: Vec<_> = batch.iter().map(|machine| machine.target).collect();
+            match Self::act(request, &targets, confirmed.action, known, now) {
+                Ok(acted) => outcome.add(batch, Some(acted)),
+                // What was done before is told, so that nobody has to guess how far it came.
+                Err(error) if !outcome.done.is_empty() => {
+                    (known.note)(JournalEntry::note(format!("error: {}", causes(&error).join(": "))));
+                    outcome.add(batch, None);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if request.wants_json() {
+            let BulkOutcome { action, done, refused } = outcome;
+            return Ok(FleetReply::json(
+                200,
+                &json!({ "v": view::VERSION, "action": action, "done": done, "refused": refused }),
+            ));
+        }
+        let title = format!("{} · Fleet", outcome.action.text());
+        Ok(FleetReply::page(200, &title, &bulk_page::outcome(&outcome, &back.url())))
     }
 
     /// Logs what a report has changed: the stage of the machine, and the state of its deployment.
@@ -537,5 +639,7 @@ fn parameter(text: &str, name: &str) -> Option<String> {
     pairs.find(|(key, _)| *key == name).map(|(_, value)| value.to_owned())
 }
 
+#[cfg(test)]
+mod bulk_tests;
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ use super::install_run::{InstallRun, InstallStep};
 use super::stage::{MachineStage, StageGroup};
 use crate::machines::configurations::Configurations;
 use crate::machines::machine::{
-    BootClient, ConfigurationFit, DeploymentState, InstallPermission, Machine, OperatorAction,
+    BootClient, ConfigurationFit, DeploymentState, InstallPermission, Machine, MachineVersion, OperatorAction,
 };
 use crate::machines::store::IdentityConflict;
 use crate::moment::Moment;
@@ -126,6 +126,9 @@ pub struct MachineRow {
     pub next: Option<String>,
     pub log: bool,
     pub actions: Vec<OperatorAction>,
+    /// What an operator decides by.
+    #[serde(skip)]
+    pub version: MachineVersion,
     /// `since` and `seen`, for the page.
     #[serde(skip)]
     pub moments: MachineMoments,
@@ -262,6 +265,7 @@ pub fn row(machine: &Machine, run: Option<&InstallRun>, fit: ConfigurationFit, n
         log: run.is_some_and(|run| run.has_log),
         next: next(machine, stage, fit, silent),
         actions: actions(machine, stage, fit, silent),
+        version: machine.version(),
         moments: MachineMoments { since, seen },
     }
 }

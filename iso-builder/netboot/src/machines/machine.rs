@@ -5,7 +5,7 @@ mod record;
 mod state;
 
 pub use action::OperatorAction;
-pub use record::{BootClient, MOST_CLIENTS, Machine, TakenTicket, described};
+pub use record::{BootClient, MOST_CLIENTS, Machine, MachineVersion, TakenTicket, described};
 pub use state::{
     BootAnswer, ConfigurationFit, DeploymentEvent, DeploymentState, DiskBootReason, InstallPermission,
 };

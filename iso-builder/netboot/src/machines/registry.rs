@@ -17,11 +17,11 @@ use super::identity_keys;
 use super::machine::OperatorAction;
 use super::machine::{
     BootAnswer, ConfigurationFit, DeploymentEvent, DeploymentState, DiskBootReason, InstallPermission,
-    Machine, TokenRefusal,
+    Machine, MachineVersion, TokenRefusal,
 };
 use super::store::location::StateLocation;
 use super::store::postgres::StoreNotice;
-use super::store::{Durability, IdentityConflict, MachineStore, RunRecord};
+use super::store::{Durability, IdentityConflict, MachineRecords, MachineStore, RunRecord};
 use super::stranger_rate::{StrangerRate, StrangerVerdict};
 use super::token::{self, DeploymentTicket, TokenPurpose, TokenSigner};
 use crate::moment::Moment;
@@ -77,6 +77,30 @@ pub enum ActionResult {
     Absent,
     /// The state of the record does not allow it.
     Refused,
+    /// The record is not the one that the operator has seen.
+    Changed,
+}
+
+/// A machine on which an operator acts, and the version of its record that the operator has seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ActionTarget {
+    pub id: MachineId,
+    /// None if the operator acts on the machine as it is.
+    pub seen: Option<MachineVersion>,
+}
+
+/// The result of an action on one machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActedMachine {
+    /// Empty if there is no such machine.
+    pub name: String,
+    pub result: ActionResult,
+}
+
+impl From<MachineId> for ActionTarget {
+    fn from(id: MachineId) -> Self {
+        Self { id, seen: None }
+    }
 }
 
 impl MachineRegistry {
@@ -272,49 +296,69 @@ impl MachineRegistry {
         })
     }
 
-    /// Performs an operator's action.
+    /// Performs an operator's action on machines in one transaction: if it fails, on none. The results are in their order.
     pub fn act(
         &self,
-        id: MachineId,
+        targets: &[ActionTarget],
+        action: OperatorAction,
+        configurations: &Configurations,
+        now: Moment,
+    ) -> Result<Vec<ActedMachine>> {
+        let act = |records: &mut MachineRecords<'_>, target: &ActionTarget| {
+            let Some(machine) = records.get(target.id)? else {
+                return Ok(ActedMachine { name: String::new(), result: ActionResult::Absent });
+            };
+            let name = machine.name();
+            let result = match target.seen.is_none_or(|seen| seen == machine.version()) {
+                true => Self::act_on(records, machine, action, configurations, now)?,
+                false => ActionResult::Changed,
+            };
+            Ok(ActedMachine { name, result })
+        };
+        self.store
+            .change(Durability::Full, |records| targets.iter().map(|target| act(records, target)).collect())
+    }
+
+    fn act_on(
+        records: &mut MachineRecords<'_>,
+        mut machine: Machine,
         action: OperatorAction,
         configurations: &Configurations,
         now: Moment,
     ) -> Result<ActionResult> {
-        self.store.change(Durability::Full, |records| {
-            let Some(mut machine) = records.get(id)? else { return Ok(ActionResult::Absent) };
-            let selectors = machine.assigned.as_deref().map(|name| configurations.selectors(name));
-            match action {
-                OperatorAction::Allow => machine.permission = InstallPermission::Allowed,
-                OperatorAction::Deny => {
-                    machine.permission = InstallPermission::Denied;
-                    machine.revoke();
-                }
-                // The assigned configuration is gone; the machine may get another one.
-                OperatorAction::Redeploy
-                    if selectors == Some(None) && machine.permission != InstallPermission::Denied =>
+        let id = machine.id;
+        let selectors = machine.assigned.as_deref().map(|name| configurations.selectors(name));
+        match action {
+            OperatorAction::Allow => machine.permission = InstallPermission::Allowed,
+            OperatorAction::Deny => {
+                machine.permission = InstallPermission::Denied;
+                machine.revoke();
+            }
+            // The assigned configuration is gone; the machine may get another one.
+            OperatorAction::Redeploy
+                if selectors == Some(None) && machine.permission != InstallPermission::Denied =>
+            {
+                records.remove(id)?;
+                return Ok(ActionResult::Removed);
+            }
+            OperatorAction::Redeploy => {
+                machine.apply(DeploymentEvent::Redeploy, now);
+                if let Some(Some(selectors)) = selectors
+                    && machine.permission != InstallPermission::Denied
                 {
-                    records.remove(id)?;
-                    return Ok(ActionResult::Removed);
-                }
-                OperatorAction::Redeploy => {
-                    machine.apply(DeploymentEvent::Redeploy, now);
-                    if let Some(Some(selectors)) = selectors
-                        && machine.permission != InstallPermission::Denied
-                    {
-                        // Its cards are learned again from its next reports.
-                        machine.identity = Identity::default();
-                        machine.select(selectors);
-                    }
-                }
-                OperatorAction::Forget if machine.is_held() => return Ok(ActionResult::Refused),
-                OperatorAction::Forget => {
-                    records.remove(id)?;
-                    return Ok(ActionResult::Removed);
+                    // Its cards are learned again from its next reports.
+                    machine.identity = Identity::default();
+                    machine.select(selectors);
                 }
             }
-            records.put(&machine)?;
-            Ok(ActionResult::Done)
-        })
+            OperatorAction::Forget if machine.is_held() => return Ok(ActionResult::Refused),
+            OperatorAction::Forget => {
+                records.remove(id)?;
+                return Ok(ActionResult::Removed);
+            }
+        }
+        records.put(&machine)?;
+        Ok(ActionResult::Done)
     }
 
     /// The hostnames of the configurations whose machines have never asked to boot.

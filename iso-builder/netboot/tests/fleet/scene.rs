@@ -166,7 +166,8 @@ impl Scene {
         };
         let booted = boot(&identity, peer, asked);
         let id = self.machines().into_iter().find(|id| !before.contains(id)).unwrap();
-        let act = |action| self.store.act(id, action, &self.configurations, Moment(asked + 60)).unwrap();
+        let act =
+            |action| self.store.act(&[id.into()], action, &self.configurations, Moment(asked + 60)).unwrap();
         let mut reports = None;
         if let Some((configuration, report)) = booted.tokens {
             if matches!(come, MachineState::Booting) {

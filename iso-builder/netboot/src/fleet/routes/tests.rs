@@ -6,12 +6,12 @@ use model::fleet::{NodeReport, ReportLine, RunFailure, SlotReport, UpdateReport}
 use model::machine::Identity;
 use uuid::Uuid;
 
-const NOW: Moment = Moment(1_700_000_000);
-const TOKEN: &str = "T-secret";
+pub(super) const NOW: Moment = Moment(1_700_000_000);
+pub(super) const TOKEN: &str = "T-secret";
 const NAME: &str = "serial-CZ12.yaml";
 
 /// A fleet with one machine that has taken its configuration.
-fn fleet() -> (tempfile::TempDir, FleetSources, MachineId) {
+pub(super) fn fleet() -> (tempfile::TempDir, FleetSources, MachineId) {
     let directory = tempfile::tempdir().unwrap();
     let store = crate::test_support::registry(directory.path());
     let configurations = configurations(&[NAME]);
@@ -28,16 +28,16 @@ fn fleet() -> (tempfile::TempDir, FleetSources, MachineId) {
     (directory, known, id)
 }
 
-struct FleetSources {
-    fleet: Fleet,
-    store: MachineRegistry,
-    configurations: Configurations,
+pub(super) struct FleetSources {
+    pub(super) fleet: Fleet,
+    pub(super) store: MachineRegistry,
+    pub(super) configurations: Configurations,
     /// The path for the machine's reports.
-    reports: String,
+    pub(super) reports: String,
 }
 
 impl FleetSources {
-    fn answer(&self, request: &FleetRequest<'_>, now: Moment) -> Result<FleetReply> {
+    pub(super) fn answer(&self, request: &FleetRequest<'_>, now: Moment) -> Result<FleetReply> {
         let known =
             super::FleetSources { store: &self.store, configurations: &self.configurations, note: &|_| {} };
         self.fleet.answer(request, known, now)
@@ -56,12 +56,12 @@ impl FleetSources {
         self.store.take(token, peer, &self.configurations, 60, NOW).unwrap().unwrap();
     }
 
-    fn machine(&self) -> Machine {
+    pub(super) fn machine(&self) -> Machine {
         self.store.list(1).unwrap().0.pop().unwrap()
     }
 
     /// The id of the machine with this serial number.
-    fn machine_named(&self, serial: &str) -> MachineId {
+    pub(super) fn machine_named(&self, serial: &str) -> MachineId {
         let machines = self.store.list(usize::MAX).unwrap().0;
         machines.into_iter().find(|one| one.identity.serial.as_deref() == Some(serial)).unwrap().id
     }
@@ -71,29 +71,29 @@ impl FleetSources {
     }
 }
 
-fn get<'a>(path: &'a str) -> FleetRequest<'a> {
+pub(super) fn get<'a>(path: &'a str) -> FleetRequest<'a> {
     FleetRequest { method: "GET", path, authorization: Some("Bearer T-secret"), ..FleetRequest::default() }
 }
 
-fn header<'a>(reply: &'a FleetReply, name: &str) -> Option<&'a str> {
+pub(super) fn header<'a>(reply: &'a FleetReply, name: &str) -> Option<&'a str> {
     reply.headers.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
 }
 
-fn body(lines: &[ReportLine]) -> Vec<u8> {
+pub(super) fn body(lines: &[ReportLine]) -> Vec<u8> {
     let hello =
         StreamHeader { v: 1, run: Uuid::nil(), machine: Identity::default(), hostname: None, product: None };
     let lines = [ReportLine::Hello(hello)].into_iter().chain(lines.iter().cloned());
     lines.map(|line| serde_json::to_string(&line).unwrap() + "\n").collect::<String>().into_bytes()
 }
 
-fn started() -> progress::Event {
+pub(super) fn started() -> progress::Event {
     match end(0) {
         ReportLine::Event(event) => progress::Event { state: progress::StepState::Started, ..event },
         other => panic!("{other:?}"),
     }
 }
 
-fn end(exit_code: u8) -> ReportLine {
+pub(super) fn end(exit_code: u8) -> ReportLine {
     let (time, step, message) = ("2026-11-21T10:00:00Z".into(), "run".into(), "over".into());
     let state = progress::StepState::Done;
     let (bytes, total, result, exit_code) = (None, None, None, Some(exit_code));
@@ -112,7 +112,7 @@ fn end(exit_code: u8) -> ReportLine {
     })
 }
 
-fn report<'a>(path: &'a str, body: &'a [u8]) -> FleetRequest<'a> {
+pub(super) fn report<'a>(path: &'a str, body: &'a [u8]) -> FleetRequest<'a> {
     FleetRequest { method: "POST", path, body, ..FleetRequest::default() }
 }
 
@@ -236,7 +236,7 @@ fn a_report_without_its_token_or_of_another_form_changes_nothing() {
 #[test]
 fn who_has_not_taken_the_configuration_reports_and_changes_nothing() {
     let (_directory, fleet, id) = fleet();
-    fleet.store.act(id, OperatorAction::Redeploy, &fleet.configurations, NOW).unwrap();
+    fleet.store.act(&[id.into()], OperatorAction::Redeploy, &fleet.configurations, NOW).unwrap();
     let (_, before) = fleet.boot();
     let (configuration, after) = fleet.boot();
     for code in [6, 0] {
@@ -410,7 +410,7 @@ fn an_unchanged_fleet_is_not_sent_again_however_large_and_however_late() {
 }
 
 /// A fleet of 1,800 machines, of which one installs.
-fn large() -> (tempfile::TempDir, FleetSources) {
+pub(super) fn large() -> (tempfile::TempDir, FleetSources) {
     let (directory, mut fleet, _) = fleet();
     let names: Vec<_> = (1..1800).map(|number| format!("serial-N{number}.yaml")).collect();
     fleet.configurations =
@@ -557,8 +557,8 @@ fn a_program_gets_the_list_in_parts_and_misses_no_machine() {
     assert_eq!((ids(&first).len(), &first["more"]), (700, &1100.into()));
     let mut all = ids(&first);
     // One of those that were listed goes, and nothing of the rest moves.
-    let gone = all[9].parse().unwrap();
-    fleet.store.act(gone, OperatorAction::Redeploy, &Configurations::default(), NOW).unwrap();
+    let gone: MachineId = all[9].parse().unwrap();
+    fleet.store.act(&[gone.into()], OperatorAction::Redeploy, &Configurations::default(), NOW).unwrap();
     let mut part = first.clone();
     while let Some(after) = part["next"].as_str() {
         part = ask(&format!("limit=700&after={after}"));
@@ -642,8 +642,8 @@ fn a_version_that_this_server_does_not_know_gets_everything() {
         assert!(json["summary"].is_array() && json["notices"].is_array(), "{json}");
     }
     // Machines that are gone are named until they come again.
-    fleet.store.act(id, OperatorAction::Redeploy, &fleet.configurations, NOW).unwrap();
-    fleet.store.act(id, OperatorAction::Forget, &fleet.configurations, NOW).unwrap();
+    fleet.store.act(&[id.into()], OperatorAction::Redeploy, &fleet.configurations, NOW).unwrap();
+    fleet.store.act(&[id.into()], OperatorAction::Forget, &fleet.configurations, NOW).unwrap();
     let json = ask(&format!("since={version}"));
     assert_eq!(json["removed"], serde_json::json!([id.to_string()]));
     assert_eq!((json["machines"].as_array().unwrap().len(), &json["summary"]), (0, &serde_json::json!([])));

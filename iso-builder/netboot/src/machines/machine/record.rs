@@ -60,6 +60,14 @@ pub struct Machine {
     pub clients: Vec<BootClient>,
 }
 
+/// What an operator decides by: it is another one once a machine was told, has done or was refused something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MachineVersion {
+    pub state: DeploymentState,
+    pub permission: InstallPermission,
+    pub generation: u32,
+}
+
 /// The record of the ticket with which a configuration was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -104,6 +112,11 @@ impl Machine {
             taken: None,
             clients: Vec::new(),
         }
+    }
+
+    #[must_use]
+    pub fn version(&self) -> MachineVersion {
+        MachineVersion { state: self.state, permission: self.permission, generation: self.generation }
     }
 
     /// True if it is only known for having asked, and no configuration names it.

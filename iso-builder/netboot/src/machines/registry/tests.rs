@@ -80,7 +80,7 @@ impl Bench {
     }
 
     fn act(&self, id: MachineId, action: OperatorAction) -> ActionResult {
-        self.registry().act(id, action, &self.configurations, NOW).unwrap()
+        self.registry().act(&[id.into()], action, &self.configurations, NOW).unwrap()[0].result
     }
 
     fn machines(&self) -> Vec<Machine> {
@@ -510,7 +510,7 @@ fn of_many_clients_at_once_one_gets_the_configuration(place: &StorePlace) {
         assert_eq!(taken, 1, "round {round}");
         let (machines, _, _) = servers[0].list(usize::MAX).unwrap();
         assert_eq!((machines.len(), machines[0].state), (1, DeploymentState::Installing));
-        servers[0].act(machines[0].id, OperatorAction::Redeploy, &configurations, now).unwrap();
+        servers[0].act(&[machines[0].id.into()], OperatorAction::Redeploy, &configurations, now).unwrap();
     }
 }
 
@@ -521,7 +521,7 @@ fn what_one_server_was_told_holds_on_the_others(place: &StorePlace) {
     let id = other.list(1).unwrap().0[0].id;
     // A token of one server counts on the others, until an operator denies the machine there.
     assert!(other.reporter(report.expose()).unwrap().is_some());
-    other.act(id, OperatorAction::Deny, &configurations, NOW).unwrap();
+    other.act(&[id.into()], OperatorAction::Deny, &configurations, NOW).unwrap();
     assert_eq!(one.reporter(report.expose()).unwrap(), None);
     let taken = one.take(token.expose(), peer(1), &configurations, HOUR, NOW).unwrap();
     assert_eq!(taken.map(|handout| handout.name).unwrap_err(), TokenRefusal::Gone);
@@ -530,7 +530,7 @@ fn what_one_server_was_told_holds_on_the_others(place: &StorePlace) {
     // So does the permission of a machine that no configuration names.
     one.boot(&told(B), peer(2), &configurations, NOW).unwrap();
     let stranger = other.list(2).unwrap().0.into_iter().find(|machine| machine.id != id).unwrap();
-    other.act(stranger.id, OperatorAction::Allow, &configurations, NOW).unwrap();
+    other.act(&[stranger.id.into()], OperatorAction::Allow, &configurations, NOW).unwrap();
     assert_eq!(one.boot(&told(B), peer(2), &configurations, NOW).unwrap().answer, BootAnswer::Install);
     // The token of the page is one for all of them, and another one for each start of a server that is alone.
     let same = one.fleet_token().unwrap().expose() == other.fleet_token().unwrap().expose();

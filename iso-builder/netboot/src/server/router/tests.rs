@@ -84,7 +84,10 @@ impl Bench {
     }
 
     fn act(&self, action: OperatorAction) {
-        self.router.store.act(self.machine().id, action, &self.router.configurations(), NOW).unwrap();
+        self.router
+            .store
+            .act(&[self.machine().id.into()], action, &self.router.configurations(), NOW)
+            .unwrap();
     }
 
     fn report(&self, event: DeploymentEvent) {
