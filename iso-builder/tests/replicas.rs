@@ -259,6 +259,14 @@ fn every_machine_is_installed_once_while_servers_are_killed_and_the_database_is_
             sleep(Duration::from_millis(300));
             database.stop();
             replicas.iter().for_each(|replica| replica.answers(&bearer, 503));
+            for replica in replicas.iter().filter(|replica| replica.running.is_some()) {
+                let (status, text) = ask(replica.address, "GET", "/readyz", "", "").unwrap();
+                let expected = "not ready\nstate: the database of the fleet does not answer\nmedium: ok\n";
+                assert_eq!((status, &*text), (503, expected));
+                // What load balancers are asked that have no other server left.
+                let (status, text) = ask(replica.address, "GET", "/readyz?exclude=state", "", "").unwrap();
+                assert_eq!((status, &*text), (200, "ready\nmedium: ok\n"));
+            }
             database.start_again();
             replicas.iter().for_each(|replica| replica.answers(&bearer, 200));
             replicas[killed].start();

@@ -80,6 +80,23 @@ impl MediumFiles {
         self.table.get(path)
     }
 
+    /// Reads one byte of each file, at another place in each `round`: what was read before may come from memory although its
+    /// disk is gone.
+    pub fn check(&self, round: u64) -> Result<()> {
+        /// A prime larger than what one read brings into memory, so that the places of many rounds are spread.
+        const STRIDE: u64 = 104_395_301;
+        for (path, served) in self.table.iter().filter(|(_, served)| served.length > 0) {
+            let what = || format!("reading {path} of the medium");
+            let count = served.read_at(&mut [0], round.wrapping_mul(STRIDE) % served.length);
+            if count.class(Class::DiskIo, what)? == 0 {
+                return Err(Failure::new(Class::DiskIo, what())
+                    .because(anyhow!("it has become shorter"))
+                    .into());
+            }
+        }
+        Ok(())
+    }
+
     #[must_use]
     pub fn release(&self) -> &Release {
         &self.release

@@ -115,6 +115,11 @@ impl MachineRegistry {
         Self { store, signer, strangers: StrangerRate::default() }
     }
 
+    /// Whether the state can be read and changed now.
+    pub fn check(&self) -> Result<()> {
+        self.store.check()
+    }
+
     /// Decides what the client at `peer`, which claims to be this machine, boots.
     pub fn boot(
         &self,

@@ -63,6 +63,8 @@ pub trait MachineStore: fmt::Debug + Send + Sync {
     fn key(&self) -> [u8; token::KEY];
     /// Whether several servers can use it at a time.
     fn is_shared(&self) -> bool;
+    /// Whether the records can be read and changed now, without a wait for those who change them.
+    fn check(&self) -> Result<()>;
     /// Runs a transaction that begins once it has the lock. If `change` fails or cannot be stored, nothing has changed; only if
     /// the connection to a database ends during the commit, the change may have been stored although this fails.
     fn transact(&self, lock: WriteLock, durability: Durability, change: TransactionBody<'_>) -> Result<()>;

@@ -5,16 +5,18 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use hyper::body::{Body, Bytes};
-use hyper::header::{ALLOW, HOST, LOCATION, ORIGIN, REFERER};
+use hyper::header::{ALLOW, HOST, LOCATION, ORIGIN, REFERER, RETRY_AFTER};
+use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use transfer::range::RangeFields;
 use transfer::server::body::ResponseBody;
 use transfer::server::response::{file_response, set_field};
 
 use super::fleet_http;
+use super::health::{self, LIVE, READY};
 use super::provenance::RequestProvenance;
-use super::response::{later, momentary, plain, unavailable};
-use super::router::{Router, ServedReply, ServedRequest, trouble};
+use super::response::{TEXT, later, momentary, plain, unavailable};
+use super::router::{RETRY, Router, ServedReply, ServedRequest, trouble};
 use crate::fleet::query::PAGE;
 use crate::fleet::routes::Fleet;
 use crate::moment::Moment;
@@ -42,6 +44,38 @@ where
     };
     let (parts, _) = request.into_parts();
     let path = parts.uri.path().to_owned();
+    let mut response = match &*path {
+        // No thread that may wait for a disk has part in it.
+        LIVE => momentary("alive\n".to_owned(), TEXT),
+        READY => readiness(&router, parts.uri.query().unwrap_or_default()).await,
+        _ => answer(router, peer, parts, head).await,
+    };
+    if head {
+        // The length is that of a GET (RFC 9110, section 9.3.2).
+        *response.body_mut() = ResponseBody::whole("");
+    }
+    Ok(response)
+}
+
+async fn readiness(router: &Arc<Router>, query: &str) -> Response<ResponseBody> {
+    let known = Arc::clone(router);
+    let look = move |round| health::look(&known.store, &known.files, round);
+    match router.health.ready(query, &router.progress, look).await {
+        Ok(report) => {
+            let mut response = momentary(report.text, TEXT);
+            if !report.ready {
+                *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+                set_field(&mut response, RETRY_AFTER, &RETRY.to_string());
+            }
+            response
+        }
+        Err(why) => plain(StatusCode::BAD_REQUEST, &why),
+    }
+}
+
+/// The answer to a machine or a browser.
+async fn answer(router: Arc<Router>, peer: IpAddr, parts: Parts, head: bool) -> Response<ResponseBody> {
+    let path = parts.uri.path().to_owned();
     // The state is on a disk, which may be slow.
     let answered = tokio::task::spawn_blocking(move || {
         let asked = ServedRequest {
@@ -59,19 +93,13 @@ where
         };
         router.answer(&asked, Moment::now())
     });
-    let reply = answered.await.unwrap_or_else(|_| trouble(&path));
-    let mut response = rendered(reply);
-    if head {
-        // The length is that of a GET (RFC 9110, section 9.3.2).
-        *response.body_mut() = ResponseBody::whole("");
-    }
-    Ok(response)
+    rendered(answered.await.unwrap_or_else(|_| trouble(&path)))
 }
 
 fn rendered(reply: ServedReply) -> Response<ResponseBody> {
     match reply {
         ServedReply::File(served, selection) => file_response(served, selection),
-        ServedReply::Script(text) => momentary(text, "text/plain; charset=utf-8"),
+        ServedReply::Script(text) => momentary(text, TEXT),
         ServedReply::Configuration(text) => momentary(text.expose().to_owned(), "application/yaml"),
         ServedReply::FleetPage => {
             let text = format!(

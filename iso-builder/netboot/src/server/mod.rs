@@ -6,6 +6,7 @@
 //! | [`connections`] | accepts connections; [`sendfile`] answers requests for files over plain HTTP |
 //! | [`http`], [`fleet_http`], [`response`] | requests and responses as hyper has them |
 //! | [`router`] | the reply to each request; without sockets |
+//! | [`health`] | whether the server is alive and ready |
 //! | [`provenance`] | whether a request may change something, by where it comes from |
 //! | [`tls`], [`authority`] | HTTPS, and the certificate authority of a server that was given no certificate |
 //! | [`state_directory`] | checks that nobody else can change the directory of `--state` |
@@ -13,6 +14,7 @@
 pub mod authority;
 pub mod connections;
 pub mod fleet_http;
+pub mod health;
 pub mod http;
 pub mod provenance;
 pub mod response;

@@ -7,6 +7,9 @@ use transfer::server::response::{set_field, with_length};
 
 use super::router::RETRY;
 
+/// The media type of texts for people and of boot scripts.
+pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
+
 /// A response that must not be cached.
 pub(crate) fn momentary(text: String, kind: &str) -> Response<ResponseBody> {
     let mut response = with_length(StatusCode::OK, ResponseBody::whole(text));
@@ -18,7 +21,7 @@ pub(crate) fn momentary(text: String, kind: &str) -> Response<ResponseBody> {
 /// A response with one line of text.
 pub(crate) fn plain(status: StatusCode, text: &str) -> Response<ResponseBody> {
     let mut response = with_length(status, ResponseBody::whole(format!("{text}\n")));
-    set_field(&mut response, CONTENT_TYPE, "text/plain; charset=utf-8");
+    set_field(&mut response, CONTENT_TYPE, TEXT);
     response
 }
 

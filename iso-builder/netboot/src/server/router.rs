@@ -13,6 +13,7 @@ use model::machine::identity::{real_text, real_uuid};
 use model::machine::{Identity, Mac};
 use uuid::Uuid;
 
+use super::health::HealthProbe;
 use super::provenance::{RequestProvenance, ServerNames};
 use crate::boot::scripts::{self, BootSystem, DeploymentTokens};
 use crate::content::files::MediumFiles;
@@ -109,6 +110,7 @@ pub struct Router {
     pub hosts: ServerNames,
     pub tls: bool,
     pub fleet: Fleet,
+    pub health: Arc<HealthProbe>,
     /// Validity of a token for a configuration, in seconds.
     pub validity: u64,
     /// Messages for the operator.
@@ -135,6 +137,7 @@ impl Router {
             tls: false,
             // A placeholder that gives nobody access; `run` sets the real one.
             fleet: Fleet::new(&Secret::new(Uuid::new_v4().to_string()), false),
+            health: Arc::default(),
             validity: 3600,
             progress: Progress::silent(),
             configurations: RwLock::new(Arc::new(configurations)),

@@ -553,6 +553,10 @@ impl MachineStore for CountingStore {
         self.inner.is_shared()
     }
 
+    fn check(&self) -> Result<()> {
+        self.inner.check()
+    }
+
     fn transact(
         &self,
         lock: crate::machines::store::WriteLock,

@@ -180,6 +180,12 @@ impl PostgresStore {
         Ok(pool.idle.pop())
     }
 
+    /// Refuses tables of a newer server, which may have been started meanwhile.
+    fn check_version(&self, found: Option<&str>) -> Result<()> {
+        let found = found.and_then(|text| text.parse().ok()).unwrap_or_default();
+        schema::check(found).map_err(|error| unreadable(&self.shown, error))
+    }
+
     /// An error of a statement. What ends with the connection, or with a limit of time, may succeed later.
     fn failed(&self, error: &::postgres::Error) -> anyhow::Error {
         match is_lost(error) {
@@ -196,6 +202,19 @@ impl MachineStore for PostgresStore {
 
     fn is_shared(&self) -> bool {
         true
+    }
+
+    fn check(&self) -> Result<()> {
+        // A standby answers what is read, and changes nothing. The value is that of the transaction's own default.
+        let (lent, rows) = self
+            .begin("BEGIN; SELECT version || ' ' || current_setting('transaction_read_only') FROM version")?;
+        let text = rows.iter().filter_map(row_text).next_back().unwrap_or_default().to_owned();
+        let (version, read_only) = text.split_once(' ').unwrap_or((&text, ""));
+        let checked = self.check_version(Some(version)).and_then(|()| match read_only {
+            "off" => Ok(()),
+            _ => Err(anyhow!("the database {} can be read only, as a standby", self.shown)),
+        });
+        lent.end("ROLLBACK", checked)
     }
 
     fn transact(&self, lock: WriteLock, durability: Durability, change: TransactionBody<'_>) -> Result<()> {
@@ -220,9 +239,7 @@ impl MachineStore for PostgresStore {
              SELECT version FROM version"
         );
         let (mut lent, rows) = self.begin(&begin)?;
-        // A newer server may have been started meanwhile.
-        let version = rows.iter().filter_map(row_text).next_back().and_then(|text| text.parse().ok());
-        schema::check(version.unwrap_or_default()).map_err(|error| unreadable(&self.shown, error))?;
+        self.check_version(rows.iter().filter_map(row_text).next_back())?;
         let mut transaction = PostgresTransaction { lent: &mut lent, failed: false };
         let changed = change(&mut MachineRecords::new(&mut transaction));
         // The database rolls a transaction back that has a failed statement, whatever `change` made of its error.

@@ -5,8 +5,8 @@
 //! the tables.
 
 use std::fmt;
-use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -35,6 +35,8 @@ const DIALECT: SqlDialect =
 /// Locked by one server at a time.
 pub struct SqliteStore {
     path: PathBuf,
+    /// The device and the inode of the file.
+    identity: (u64, u64),
     key: [u8; token::KEY],
     writer: Mutex<Connection>,
     reader: Mutex<Connection>,
@@ -60,15 +62,18 @@ impl SqliteStore {
         let path = path.to_owned();
         let open = || -> Result<_> {
             // SQLite gives the journal the mode of the file.
-            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+            let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+            let found = file.metadata()?;
+            // Closed before SQLite locks it: closing any descriptor of a file ends all locks of the process (fcntl(2)).
+            drop(file);
             let mut writer = connect(&path)?;
             let key = prepare(&mut writer)?;
             let reader = connect(&path)?;
             reader.pragma_update(None, "query_only", true)?;
-            Ok((key, writer, reader))
+            Ok(((found.dev(), found.ino()), key, writer, reader))
         };
-        let (key, writer, reader) = open().map_err(|error| unreadable(path.display(), error))?;
-        Ok(Self { path, key, writer: Mutex::new(writer), reader: Mutex::new(reader), _lock: lock })
+        let (identity, key, writer, reader) = open().map_err(|error| unreadable(path.display(), error))?;
+        Ok(Self { path, identity, key, writer: Mutex::new(writer), reader: Mutex::new(reader), _lock: lock })
     }
 }
 
@@ -79,6 +84,19 @@ impl MachineStore for SqliteStore {
 
     fn is_shared(&self) -> bool {
         false
+    }
+
+    fn check(&self) -> Result<()> {
+        let what = || format!("reading the state of the machines in {}", self.path.display());
+        // A file that was removed or replaced goes on being read and written, and is gone with the process.
+        let named = fs::metadata(&self.path).class(Class::DiskIo, what)?;
+        if self.identity != (named.dev(), named.ino()) {
+            return Err(anyhow!("it is another file than the one that this server has open"))
+                .class(Class::DiskIo, what);
+        }
+        let connection = locked(&self.reader);
+        let read = connection.query_row("SELECT count(*) FROM key", [], |_| Ok(()));
+        read.class(Class::DiskIo, what)
     }
 
     // There is one writer, so that nothing more is to be locked.

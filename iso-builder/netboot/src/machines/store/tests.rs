@@ -21,6 +21,7 @@ for_every_store!(
     the_oldest_logs_go_before_they_fill_the_disk,
     what_belongs_to_a_machine_goes_with_it,
     texts_of_machines_are_stored_whatever_is_in_them,
+    a_check_does_not_wait_for_who_changes,
 );
 
 fn machine(query: &str) -> Machine {
@@ -216,4 +217,10 @@ fn texts_of_machines_are_stored_whatever_is_in_them(place: &StorePlace) {
     assert_eq!(all(&*store), std::slice::from_ref(&asked));
     let found = store.read(|records| records.with_any(&identity_keys::of(&asked.identity))).unwrap();
     assert_eq!(found, [asked]);
+}
+
+fn a_check_does_not_wait_for_who_changes(place: &StorePlace) {
+    let store = place.open();
+    store.check().unwrap();
+    store.change(Durability::Full, |_| store.check()).unwrap();
 }

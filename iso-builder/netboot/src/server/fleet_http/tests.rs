@@ -157,3 +157,21 @@ fn a_page_comes_with_its_policy_and_a_head_without_its_body() {
     assert!(head.starts_with("http/1.1 200") && head.ends_with("\r\n\r\n"), "{head}");
     assert!(ask("GET /fleet HTTP/1.1\r\n", b"").starts_with("HTTP/1.1 401"));
 }
+
+#[test]
+fn a_load_balancer_is_told_whether_the_server_is_ready() {
+    for (request, status, text) in [
+        ("GET /livez", "200", "alive\n"),
+        ("GET /readyz", "200", "ready\nstate: ok\nmedium: ok\n"),
+        ("GET /readyz?exclude=state", "200", "ready\nmedium: ok\n"),
+        ("GET /readyz?odd", "400", "/readyz takes exclude=state and exclude=medium only\n"),
+        ("HEAD /readyz", "200", ""),
+        ("POST /livez", "405", "method not allowed\n"),
+    ] {
+        let answer = ask(&format!("{request} HTTP/1.1\r\n"), b"");
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{request}: {answer}");
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert_eq!(body, text, "{request}");
+        assert!(status != "200" || head.contains("cache-control: no-store"), "{head}");
+    }
+}

@@ -5,6 +5,7 @@ use crate::machines::machine::OperatorAction;
 use crate::machines::machine::{DeploymentEvent, DeploymentState, Machine};
 use crate::machines::store::{Durability, MachineStore, SnapshotBody, TransactionBody, WriteLock};
 use crate::machines::token;
+use crate::server::health::{HealthCheck, look};
 use crate::test_support::{NODE, SECRETS, medium};
 use base::progress::Sink;
 use model::release::MediumKind;
@@ -187,6 +188,10 @@ impl MachineStore for FailingStore {
         false
     }
 
+    fn check(&self) -> Result<()> {
+        Err((self.0)())
+    }
+
     fn transact(&self, _: WriteLock, _: Durability, _: TransactionBody<'_>) -> Result<()> {
         Err((self.0)())
     }
@@ -194,6 +199,41 @@ impl MachineStore for FailingStore {
     fn look(&self, _: SnapshotBody<'_>) -> Result<()> {
         Err((self.0)())
     }
+}
+
+#[test]
+fn a_server_is_not_ready_while_its_state_or_its_medium_cannot_be_used() {
+    let mut bench = bench(&[]);
+    let failed = |bench: &Bench| -> Vec<(HealthCheck, String, bool)> {
+        let found = look(&bench.router.store, &bench.router.files, 7).into_iter();
+        found.map(|failure| (failure.check, failure.why, failure.logged.is_some())).collect()
+    };
+    assert_eq!(failed(&bench), []);
+    for (error, why, is_logged) in [
+        (
+            (|| StoreUnavailable("connecting to db.example.org: connection refused".into()).into())
+                as fn() -> _,
+            "the database of the fleet does not answer",
+            false,
+        ),
+        (
+            || anyhow::anyhow!("SECRET: the disk is full"),
+            "the records of machines cannot be used; the server's log has the reason",
+            true,
+        ),
+    ] {
+        bench.router.store = MachineRegistry::new(Box::new(FailingStore(error)));
+        assert_eq!(failed(&bench), [(HealthCheck::State, why.to_owned(), is_logged)]);
+    }
+    bench.router.store = crate::test_support::registry(&bench.directory.path().join("other"));
+    let sample = medium(MediumKind::Full);
+    bench.router.files = MediumFiles::open(&sample.tree()).unwrap();
+    assert_eq!(failed(&bench), []);
+    let (name, _) = bench.router.files.path_of(model::release::Purpose::Initrd).unwrap();
+    let (name, path) = (name.to_owned(), sample.tree().join(name));
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(0).unwrap();
+    let expected = format!("reading {name} of the medium: it has become shorter");
+    assert_eq!(failed(&bench), [(HealthCheck::Medium, expected, true)]);
 }
 
 #[test]

@@ -120,6 +120,24 @@ fn a_database_that_was_stopped_is_told_once_and_used_again_by_itself() {
 }
 
 #[test]
+fn a_database_that_can_be_read_only_or_has_newer_tables_is_told_by_a_check() {
+    let url = StorePlace::postgres().url.unwrap();
+    let sql = |text: &str| postgres_server().run(&url, text);
+    let store = Told::default().open(&url).unwrap();
+    store.check().unwrap();
+    let version = |number| sql(&format!("UPDATE nqrust.version SET version = {number}"));
+    version(schema::VERSION + 1);
+    assert!(render(&store.check().unwrap_err()).contains("this program reads format"));
+    version(schema::VERSION);
+    // As on a standby, for sessions that begin from now on.
+    sql("DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', \
+         current_database()); END $$");
+    store.check().unwrap();
+    locked(&store.pool).idle.clear();
+    assert!(render(&store.check().unwrap_err()).contains("can be read only"));
+}
+
+#[test]
 fn a_transaction_whose_server_is_killed_leaves_nothing_and_holds_up_nobody() {
     let url = StorePlace::postgres().url.unwrap();
     let (killed, other) = (Told::default().open(&url).unwrap(), Told::default().open(&url).unwrap());

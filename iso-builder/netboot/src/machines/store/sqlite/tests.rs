@@ -80,3 +80,17 @@ fn the_tables_of_an_earlier_version_are_changed_and_keep_what_is_in_them() {
     }
     drop(directory);
 }
+
+#[test]
+fn a_state_whose_file_was_removed_or_replaced_is_told() {
+    let (_directory, store) = store();
+    store.check().unwrap();
+    let (path, aside) = (store.path.clone(), store.path.with_extension("aside"));
+    std::fs::rename(&path, &aside).unwrap();
+    let text = render(&store.check().unwrap_err());
+    assert!(text.contains(&path.display().to_string()) && text.contains("No such file"), "{text}");
+    std::fs::copy(&aside, &path).unwrap();
+    assert!(render(&store.check().unwrap_err()).contains("another file than the one"), "{text}");
+    std::fs::rename(&aside, &path).unwrap();
+    store.check().unwrap();
+}
