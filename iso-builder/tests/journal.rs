@@ -5,6 +5,7 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -68,13 +69,19 @@ impl Server {
         fs::read_to_string(self.directory.path().join(name)).unwrap()
     }
 
-    fn ask(&self, method: &str, path: &str, body: &str) -> String {
+    /// The answer to a request with these header fields.
+    fn request(&self, method: &str, path: &str, fields: &str, body: &str) -> String {
         let mut client = TcpStream::connect(self.address).unwrap();
         let (host, length) = (self.address, body.len());
-        let head = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{fields}");
         write!(client, "{head}Content-Length: {length}\r\n\r\n{body}").unwrap();
         let mut answer = String::new();
         client.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &str) -> String {
+        let answer = self.request(method, path, "", body);
         assert!(answer.starts_with("HTTP/1.1 2"), "{method} {path}: {answer}");
         answer
     }
@@ -92,6 +99,15 @@ impl Server {
         for line in lines {
             self.ask("POST", &word("nqrust.report="), &format!("{hello}\n{line}\n"));
         }
+    }
+
+    /// `iso-builder tokens` with these words and the state of this server: its standard output.
+    fn tokens(&self, words: &[&str], code: i32) -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_iso-builder"));
+        command.arg("tokens").args(words).arg("--state").arg(self.directory.path().join("state"));
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
     }
 
     /// Ends the server, and returns its directory.
@@ -223,6 +239,65 @@ fn the_journal_as_json_is_one_event_a_line_on_standard_output() {
             (&end["step"], &end["result"], &end["exit_code"]),
             (&json!("run"), &json!("done"), &json!(0))
         );
+    }
+}
+
+#[test]
+fn tokens_are_made_and_revoked_while_a_server_runs_and_what_they_do_is_logged() {
+    let server = Server::start(&["--format", "json"]);
+    server.ask("GET", "/v1/boot?mac=52:54:00:00:00:09", "");
+    let file = server.directory.path().join("read.token");
+    let read = server.tokens(&["new", "display", "--role", "read", "--output", file.to_str().unwrap()], 0);
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(read.starts_with("display  read  made ") && !read.contains(text.trim()), "{read}");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let operate = server.tokens(&["new", "alice", "--role", "operate", "--expires", "1h"], 0);
+    let refused = server.tokens(&["new", "alice", "--role", "read", "--format", "json"], 2);
+    assert!(refused.contains("there is a token alice already"), "{refused}");
+    let bearer =
+        |token: &str| format!("Authorization: Bearer {}\r\nAccept: application/json\r\n", token.trim());
+    let (read, operate) = (bearer(&text), bearer(&operate));
+    let json =
+        |answer: &str| -> Value { serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap() };
+    let fleet = json(&server.request("GET", "/v1/fleet", &read, ""));
+    let deny = format!("/fleet/machines/{}/deny", fleet["machines"][0]["id"].as_str().unwrap());
+    for (fields, status) in [("", "401"), (&*read, "403"), (&*operate, "200")] {
+        let answer = server.request("POST", &deny, fields, "");
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+    }
+    let shown: Value = serde_json::from_str(&server.tokens(&["show", "--format", "json"], 0)).unwrap();
+    let names: Vec<_> = shown.as_array().unwrap().iter().map(|token| token["name"].clone()).collect();
+    assert_eq!(names, ["alice", "display"]);
+    // Nothing is revoked where a name is misspelled.
+    server.tokens(&["revoke", "alice", "alcie"], 2);
+    assert!(server.request("GET", "/v1/fleet", &operate, "").starts_with("HTTP/1.1 200 "));
+    assert_eq!(server.tokens(&["revoke", "alice"], 0), "revoked: alice\n");
+    assert!(server.request("GET", "/v1/fleet", &operate, "").starts_with("HTTP/1.1 401 "));
+    let audit = json(&server.request("GET", "/v1/fleet/audit", &read, ""));
+    let told: Vec<_> = audit["entries"].as_array().unwrap().iter().rev().collect();
+    let actions: Vec<_> = told.iter().map(|entry| entry["action"].as_str().unwrap()).collect();
+    assert_eq!(actions, ["make-token", "make-token", "deny", "revoke-token"]);
+    assert_eq!((&told[0]["actor"]["kind"], &told[0]["token"]["role"]), (&json!("command"), &json!("read")));
+    assert_eq!(
+        (&told[2]["actor"]["name"], &told[2]["actor"]["address"]),
+        (&json!("alice"), &json!("127.0.0.1"))
+    );
+    let directory = server.end();
+    let stdout = fs::read_to_string(directory.path().join("stdout")).unwrap();
+    let events: Vec<Value> = stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let logged: Vec<_> =
+        events.iter().filter(|event| event["details"]["event"] == "operator-action").collect();
+    assert_eq!(logged.len(), 1, "{stdout}");
+    assert_eq!(&logged[0]["details"]["audit"], told[2]);
+    assert_eq!(logged[0]["message"], "alice from 127.0.0.1: deny machine 52:54:00:00:00:09");
+    // Neither the log nor the state has a token.
+    let secrets = [&read, &operate].map(|fields| fields.split("nqrust_").nth(1).unwrap()[9..41].to_owned());
+    for name in ["stdout", "stderr", "state/machines.db", "state/machines.db-wal"] {
+        let Ok(bytes) = fs::read(directory.path().join(name)) else { continue };
+        for secret in &secrets {
+            let found = bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
+            assert!(!found, "{name} has the token {secret}");
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 
 use base::progress::Progress;
 use model::machine::Identity;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::machines::machine::BootAnswer;
@@ -66,6 +67,13 @@ impl JournalEntry {
     pub fn taken(text: impl Into<String>, client: &str, machine: &JournalMachine<'_>) -> Self {
         let details =
             json!({ "event": "configuration-taken", "client": client, "machine": machine.to_json() });
+        Self { text: text.into(), details }
+    }
+
+    /// Something that an operator has done, as `entry` of the audit log tells it.
+    #[must_use]
+    pub fn audit(text: impl Into<String>, entry: &impl Serialize) -> Self {
+        let details = json!({ "event": "operator-action", "audit": entry });
         Self { text: text.into(), details }
     }
 

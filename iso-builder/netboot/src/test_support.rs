@@ -8,6 +8,8 @@ use model::config::Secret;
 use model::machine::{Identity, Selector};
 use model::release::MediumKind;
 
+use crate::machines::access_token::TokenRole;
+use crate::machines::audit::Actor;
 use crate::machines::configurations::Configurations;
 use crate::machines::registry::MachineRegistry;
 use crate::machines::store::MachineStore;
@@ -66,6 +68,11 @@ pub(crate) fn told(query: &str) -> Identity {
     }
     identity.macs.sort_unstable();
     identity
+}
+
+/// Who acts on machines.
+pub(crate) fn operator() -> Actor {
+    Actor::token("alice", TokenRole::Operate, Some([192, 0, 2, 7].into()))
 }
 
 /// The registry with its state in a directory.

@@ -16,6 +16,7 @@ mod reproduce;
 mod runner_image;
 mod serve;
 mod show;
+mod tokens;
 
 use std::path::PathBuf;
 
@@ -53,6 +54,7 @@ enum Command {
     Pull(pull::PullCommand),
     Prune(prune::PruneCommand),
     Serve(serve::ServeCommand),
+    Tokens(tokens::TokensCommand),
     Reproduce(Box<reproduce::ReproduceCommand>),
     Keys(keys::KeysCommand),
     /// Print the JSON Schema of the image definition.
@@ -105,6 +107,7 @@ impl Command {
             Self::Pull(pull) => pull.run(context),
             Self::Prune(prune) => prune.run(context),
             Self::Serve(serve) => serve.run(context),
+            Self::Tokens(tokens) => tokens.run(context),
             Self::Reproduce(reproduce) => reproduce.run(context),
             Self::Keys(keys) => keys.run(context),
             Self::Schema => print(&serde_json::to_string_pretty(&published_schema())?),

@@ -59,7 +59,7 @@ pub(super) struct ServeCommand {
     /// The password of a database is read from PGPASSWORD, from the file that the option passfile= of the address or
     /// PGPASSFILE names, or from ~/.pgpass. Connections are encrypted and the certificate is checked (sslrootcert=FILE names its
     /// authority), unless the address has sslmode=disable.
-    #[arg(long, value_name = "DIR|sqlite:FILE|postgres://...", default_value_os_t = state())]
+    #[arg(long, value_name = "DIR|sqlite:FILE|postgres://...", default_value_os_t = default_state())]
     state: PathBuf,
     /// With a PostgreSQL database, the directory for what only this server needs: a fetched medium, the address of the fleet page,
     /// DHCP leases. By default that of --state without a database.
@@ -182,7 +182,7 @@ impl DhcpArguments {
 }
 
 /// The default directory of the server's state.
-fn state() -> PathBuf {
+pub(super) fn default_state() -> PathBuf {
     let base = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
     let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".local/state");
     base.unwrap_or_else(home).join("nqrust/serve")
@@ -245,7 +245,7 @@ impl TryFrom<ServeCommand> for ServerOptions {
             listen: serve.listen,
             origin: directory.or(serve.cluster.map(ConfigurationSource::Cluster)),
             base: serve.base_url,
-            state: StateLocation::parse(&serve.state, serve.state_directory.as_deref(), &state())?,
+            state: StateLocation::parse(&serve.state, serve.state_directory.as_deref(), &default_state())?,
             loaders: serve.loaders,
             arguments: serve.kernel_argument,
             connections: serve.connections,

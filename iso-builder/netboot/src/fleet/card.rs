@@ -18,13 +18,19 @@ const CARDS: usize = 1;
 /// What every form that acts has beside its button.
 #[derive(Clone, Copy, Debug)]
 pub struct ActionForms<'a> {
-    /// The value that only pages of this server contain.
+    /// The value that only pages of this server contain; empty for a visitor who may only look.
     pub value: &'a str,
     /// The query of the list that the browser returns to.
     pub back: &'a str,
 }
 
 impl ActionForms<'_> {
+    /// True if the visitor may act.
+    #[must_use]
+    pub fn are_allowed(&self) -> bool {
+        !self.value.is_empty()
+    }
+
     #[must_use]
     pub fn hidden(&self) -> Markup {
         html! {
@@ -230,7 +236,7 @@ fn failure(row: &MachineRow) -> Markup {
 #[must_use]
 pub fn actions(row: &MachineRow, forms: ActionForms<'_>) -> Markup {
     html! {
-        @if !row.actions.is_empty() {
+        @if forms.are_allowed() && !row.actions.is_empty() {
             div.actions { @for action in &row.actions { (button(*action, row, forms)) } }
         }
     }

@@ -1,11 +1,14 @@
 //! The JSON of the fleet: the whole list, or what has changed in it.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use super::history::{FleetChanges, FleetPart};
 use super::listing;
 use super::query::{ListQuery, MachineOrder};
 use super::view::{ConflictRow, FleetView, MachineRow, StageCount, VERSION};
+use crate::machines::access_token::TokenRole;
 
 /// The JSON of `/v1/fleet`: the whole list, or what has changed since a version of it.
 #[derive(Clone, Debug, Serialize)]
@@ -19,7 +22,7 @@ pub struct FleetDocument<'a> {
     summary: Option<&'a [StageCount]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     conflicts: Option<&'a [ConflictRow]>,
-    machines: Vec<&'a MachineRow>,
+    machines: Vec<Cow<'a, MachineRow>>,
     /// The ids of machines that the client may have and that are no longer in the list that it asks for.
     removed: Vec<&'a str>,
     /// How many machines follow, which a limit leaves out.
@@ -33,11 +36,12 @@ pub struct FleetDocument<'a> {
 }
 
 impl<'a> FleetDocument<'a> {
-    /// The part of `view` that `query` selects; `changes` are newer than the client knows.
+    /// The part of `view` that `query` selects, for a client of this role; `changes` are newer than the client knows.
     #[must_use]
     pub fn new(
         view: &'a FleetView,
         query: &ListQuery,
+        role: TokenRole,
         version: String,
         changes: &'a FleetChanges<'_>,
     ) -> Self {
@@ -67,12 +71,20 @@ impl<'a> FleetDocument<'a> {
             since: changes.since(),
             summary: part(changes, FleetPart::Summary, &view.summary),
             conflicts: part(changes, FleetPart::Conflicts, &view.conflicts),
-            machines,
+            machines: machines.into_iter().map(|row| allowed(row, role)).collect(),
             removed: changes.removed().chain(left).collect(),
             more,
             next,
             not_heard_of: part(changes, FleetPart::NotHeardOf, &view.not_heard_of),
             notices: part(changes, FleetPart::Notices, &view.notices),
         }
+    }
+}
+
+/// A machine without the actions that a client of this role cannot do.
+fn allowed(row: &MachineRow, role: TokenRole) -> Cow<'_, MachineRow> {
+    match role.may_act() || row.actions.is_empty() {
+        true => Cow::Borrowed(row),
+        false => Cow::Owned(MachineRow { actions: Vec::new(), ..row.clone() }),
     }
 }

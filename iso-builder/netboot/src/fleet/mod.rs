@@ -13,12 +13,14 @@
 //! | [`page`], [`card`], [`machine_page`], [`elements`] | the view as HTML, by templates that escape what they show |
 //! | [`bulk`], [`bulk_page`] | actions on several machines, and their pages |
 //! | [`access`], [`entry`] | access control, and the URL with the token |
+//! | [`audit`] | the audit log as JSON |
 //! | [`routes`] | the replies to requests; [`crate::server::fleet_http`] is the same in HTTP |
 //!
 //! Reports are kept with the records of machines ([`crate::machines::store`]), so that a server that was restarted, and any
 //! other one of the fleet, shows the same. A server's own are the changes that it has seen ([`history`]).
 
 pub mod access;
+pub mod audit;
 pub mod bulk;
 pub mod bulk_page;
 pub mod card;

@@ -116,7 +116,7 @@ pub struct ShownFleet<'a> {
     pub changes: FleetChanges<'a>,
     /// The version of the list, for the script.
     pub version: &'a str,
-    /// The hidden value of every form that acts.
+    /// The hidden value of every form that acts; empty for a visitor who may only look.
     pub form: &'a str,
     pub now: Moment,
 }
@@ -144,7 +144,7 @@ pub fn fleet(shown: &ShownFleet<'_>) -> Markup {
             @if listing.matching == 0 {
                 p #no-match .more { "No machine matches the filter. " a href="/fleet" { "Show all" } }
             } @else {
-                (extent(&listing, query))
+                (extent(&listing, query, forms.are_allowed()))
                 @if query.choose { (bulk(query, forms)) }
             }
         }
@@ -154,8 +154,8 @@ pub fn fleet(shown: &ShownFleet<'_>) -> Markup {
     }
 }
 
-/// Which of the matching machines the page shows.
-fn extent(listing: &FleetListing<'_>, query: &PageQuery) -> Markup {
+/// Which of the matching machines the page shows, and a link for a visitor who may choose some to act on.
+fn extent(listing: &FleetListing<'_>, query: &PageQuery, can_choose: bool) -> Markup {
     let FleetListing { matching, page, pages, before, .. } = *listing;
     let (first, last) = (before + 1, before + listing.shown());
     html! {
@@ -168,7 +168,7 @@ fn extent(listing: &FleetListing<'_>, query: &PageQuery) -> Markup {
             @if page > 1 { a href=(query.url_of_page(page - 1)) rel="prev" { "Previous page" } }
             @if page < pages { a href=(query.url_of_page(page + 1)) rel="next" { "Next page" } }
             @if !query.filter.is_empty() { a href="/fleet" { "Show all" } }
-            @if !query.choose { a href=(query.url_choosing(true)) { "Choose machines…" } }
+            @if can_choose && !query.choose { a href=(query.url_choosing(true)) { "Choose machines…" } }
         }
     }
 }
@@ -352,10 +352,12 @@ fn dispute(conflict: &ConflictRow, forms: ActionForms<'_>, now: Moment) -> Marku
                     "If not, find out which machine has this address."
                 }
             }
-            div.actions {
-                form method="post" action={ "/fleet/conflicts/" (id) "/dismiss" } {
-                    (forms.hidden())
-                    button id={ "dismiss-" (id) } { "Dismiss" span.unseen { " " (address) } }
+            @if forms.are_allowed() {
+                div.actions {
+                    form method="post" action={ "/fleet/conflicts/" (id) "/dismiss" } {
+                        (forms.hidden())
+                        button id={ "dismiss-" (id) } { "Dismiss" span.unseen { " " (address) } }
+                    }
                 }
             }
         }
@@ -467,7 +469,8 @@ pub fn closed() -> Markup {
             h1 { "This page needs a token" }
             p {
                 "Open the URL that " code { "iso-builder serve" } " printed when it started; it ends with "
-                code { "/fleet?token=" } " and the token. Every start of the server makes a new token."
+                code { "/fleet?token=" } " and the token. Every start of the server makes a new token. Or append a token of "
+                code { "iso-builder tokens new" } " to " code { "/fleet?token=" } "; it may have ended, or was revoked."
             }
         }
     }
@@ -503,6 +506,20 @@ pub fn held() -> Markup {
             h1 { "Nothing was done" }
             p {
                 "The machine has taken its configuration, or it is denied. Redeploy or allow it first. "
+                a href="/fleet" { "All machines" }
+            }
+        }
+    }
+}
+
+/// The page after an action of a visitor who may only look.
+#[must_use]
+pub fn read_only(name: &str) -> Markup {
+    html! {
+        div.empty {
+            h1 { "Nothing was done" }
+            p {
+                "The token " strong { bdi { (name) } } " has the role read. Actions need a token with the role operate. "
                 a href="/fleet" { "All machines" }
             }
         }

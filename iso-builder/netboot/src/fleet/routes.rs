@@ -12,7 +12,8 @@ use model::config::Secret;
 use model::fleet::{CreatorStatus, ReportLine, StreamHeader};
 use serde_json::{Value, json};
 
-use super::access::FleetAccess;
+use super::access::{FleetAccess, FleetVisitor};
+use super::audit::{self, AuditDocument};
 use super::bulk::{self, BulkConfirmation, BulkOutcome, BulkPlan, BulkRequest, InvalidBulk};
 use super::card::ActionForms;
 use super::document::FleetDocument;
@@ -26,6 +27,7 @@ use super::view::{self, FleetView, MachineRow};
 use super::wait::{self, AwaitedCreator};
 use super::{bulk_page, entries, machine_page, page};
 use crate::journal::JournalEntry;
+use crate::machines::audit::Actor;
 use crate::machines::configurations::Configurations;
 use crate::machines::id::MachineId;
 use crate::machines::machine::DeploymentEvent;
@@ -35,6 +37,8 @@ use crate::moment::Moment;
 use crate::protocol::REPORT;
 
 pub const JSON: &str = "/v1/fleet";
+/// The audit log, as JSON.
+pub const AUDIT: &str = "/v1/fleet/audit";
 /// The longest report, in bytes.
 const BODY: usize = model::fleet::BODY;
 /// The longest form, in bytes.
@@ -68,7 +72,9 @@ impl FleetRequest<'_> {
     /// True if the client is a program that reads JSON; browsers accept HTML and anything.
     fn wants_json(&self) -> bool {
         let mut kinds = self.accept.unwrap_or_default().split(',').filter_map(|kind| kind.split(';').next());
-        self.path == JSON || kinds.any(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+        self.path == JSON
+            || self.path == AUDIT
+            || kinds.any(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
     }
 
     /// The reply to an action that was performed: a program gets `result`, a browser goes to `place`.
@@ -90,6 +96,16 @@ impl FleetRequest<'_> {
     fn absent(&self) -> FleetReply {
         let page = FleetReply::page(404, "Not found", &page::absent());
         self.refused(page, "unknown machine, conflict or action; GET /v1/fleet lists them")
+    }
+
+    /// The refusal of an action of a visitor who may only look.
+    fn read_only(&self, visitor: &FleetVisitor) -> FleetReply {
+        let page = FleetReply::page(403, "Nothing was done", &page::read_only(&visitor.name));
+        let why = format!(
+            "nothing was done: the token {} has the role read; actions need a token with the role operate",
+            visitor.name
+        );
+        self.refused(page, &why)
     }
 
     fn closed(&self) -> FleetReply {
@@ -205,8 +221,13 @@ impl Fleet {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is_open(&self, request: &FleetRequest<'_>) -> bool {
-        self.access.is_open_to(request.authorization, request.cookie)
+    fn visitor(
+        &self,
+        request: &FleetRequest<'_>,
+        store: &MachineRegistry,
+        now: Moment,
+    ) -> Result<Option<FleetVisitor>> {
+        self.access.visitor(request.authorization, request.cookie, store, now)
     }
 
     fn get(&self, request: &FleetRequest<'_>, known: FleetSources<'_>, now: Moment) -> Result<FleetReply> {
@@ -221,26 +242,39 @@ impl Fleet {
             }
             _ => {}
         }
-        let brought = parameter(request.query, "token").is_some_and(|token| self.access.is_token(&token));
-        if brought && (request.path == PAGE || of_machine(request.path).is_some()) {
+        if (request.path == PAGE || of_machine(request.path).is_some())
+            && let Some(token) = parameter(request.query, "token")
+            && let Some(holder) = self.access.holder(&token, known.store, now)?
+        {
             // Redirect to the URL without the token, which must not stay in browsers' histories.
-            return Ok(FleetReply::to(request.path).with("Set-Cookie", self.access.set_cookie(self.tls)));
+            return Ok(FleetReply::to(request.path).with("Set-Cookie", holder.set_cookie(self.tls)));
         }
-        if !self.is_open(request) {
-            return Ok(request.closed());
-        }
+        let Some(visitor) = self.visitor(request, known.store, now)? else { return Ok(request.closed()) };
         Ok(match request.path {
             PAGE | "/fleet/live" => match PageQuery::of(request.query) {
-                Ok(query) => self.list(request, &query, known, now)?,
+                Ok(query) => self.list(request, &query, &visitor, known, now)?,
                 Err(why) => FleetReply::page(400, "Fleet", &page::invalid(&why)),
             },
-            JSON => self.json(request, known, now)?,
-            path => self.one(request, path, known, now)?.unwrap_or_else(|| request.absent()),
+            JSON => self.json(request, &visitor, known, now)?,
+            AUDIT => match audit::read(request.query) {
+                Ok(query) => {
+                    let entries = known.store.audit(audit::one_more(query))?;
+                    FleetReply::json(200, &serde_json::to_value(AuditDocument::new(entries, query))?)
+                }
+                Err(why) => FleetReply::json(400, &json!({ "error": why })),
+            },
+            path => self.one(request, path, &visitor, known, now)?.unwrap_or_else(|| request.absent()),
         })
     }
 
     /// The fleet as JSON, with the machines that the query of the request asks for. The time alone is no change.
-    fn json(&self, request: &FleetRequest<'_>, known: FleetSources<'_>, now: Moment) -> Result<FleetReply> {
+    fn json(
+        &self,
+        request: &FleetRequest<'_>,
+        visitor: &FleetVisitor,
+        known: FleetSources<'_>,
+        now: Moment,
+    ) -> Result<FleetReply> {
         let query = match ListQuery::of(request.query) {
             Ok(query) => query,
             Err(why) => return Ok(FleetReply::json(400, &json!({ "error": why.to_string() }))),
@@ -250,8 +284,8 @@ impl Fleet {
         history.observe(&view)?;
         let (version, changes) = (history.version(), history.changes(query.since.as_deref()));
         // Weak: the times of an unchanged fleet differ (RFC 9110, section 8.8.1).
-        let tag = format!("W/\"{version}-{}\"", Digest::of(request.query.as_bytes()));
-        let document = FleetDocument::new(&view, &query, version, &changes);
+        let tag = format!("W/\"{version}-{}-{}\"", visitor.role, Digest::of(request.query.as_bytes()));
+        let document = FleetDocument::new(&view, &query, visitor.role, version, &changes);
         let reply = FleetReply::new(200, "application/json", serde_json::to_vec_pretty(&document)?);
         Ok(tagged(request, tag, reply))
     }
@@ -288,6 +322,7 @@ impl Fleet {
         &self,
         request: &FleetRequest<'_>,
         query: &PageQuery,
+        visitor: &FleetVisitor,
         known: FleetSources<'_>,
         now: Moment,
     ) -> Result<FleetReply> {
@@ -297,7 +332,8 @@ impl Fleet {
         history.observe(&view)?;
         let version = history.version();
         let changes = history.changes(query.since.as_deref().filter(|_| !is_page));
-        let form = self.access.form_value();
+        let form = form_value(visitor);
+        let query = &PageQuery { choose: query.choose && visitor.role.may_act(), ..query.clone() };
         let list = page::fleet(&ShownFleet { view: &view, query, changes, version: &version, form, now });
         Ok(if is_page {
             let live = LivePage { path: "/fleet/live", reloads: !query.choose };
@@ -312,6 +348,7 @@ impl Fleet {
         &self,
         request: &FleetRequest<'_>,
         path: &str,
+        visitor: &FleetVisitor,
         known: FleetSources<'_>,
         now: Moment,
     ) -> Result<Option<FleetReply>> {
@@ -324,7 +361,7 @@ impl Fleet {
         let run = stored_run(id, known)?;
         let mut row = row(&machine, run.as_ref(), known, now);
         Self::wait(&row, known, now)?.into_iter().for_each(|wait| row.explain_wait(wait));
-        let main = machine_page::page(&row, run.as_ref(), log.as_deref(), self.access.form_value(), now);
+        let main = machine_page::page(&row, run.as_ref(), log.as_deref(), form_value(visitor), now);
         Ok(match what {
             "" => {
                 let title = format!("{} · Fleet", row.name);
@@ -338,37 +375,47 @@ impl Fleet {
     }
 
     /// The most bytes that the body of a `POST` may have, or the answer where no body is read. The head alone decides:
-    /// anybody can send a request, but only who sends a token has a body read. An error is the server's own.
+    /// anybody can send a request, but only who sends a token that allows it has a body read. An error is the server's own.
     pub fn body_limit(
         &self,
         request: &FleetRequest<'_>,
         store: &MachineRegistry,
+        now: Moment,
     ) -> Result<Result<usize, FleetReply>> {
         if let Some(token) = request.path.strip_prefix(REPORT) {
             return Ok(store.reporter(token)?.map(|_| BODY).ok_or_else(unknown_reporter));
         }
-        if !self.is_open(request) {
-            return Ok(Err(request.closed()));
+        let limit = if matches!(request.path, bulk::PLAN | bulk::CONFIRM) { bulk::BODY } else { FORM };
+        Ok(self.operator(request, store, now)?.map(|_| limit))
+    }
+
+    /// Who sends a request to act, or its refusal.
+    fn operator(
+        &self,
+        request: &FleetRequest<'_>,
+        store: &MachineRegistry,
+        now: Moment,
+    ) -> Result<Result<FleetVisitor, FleetReply>> {
+        let Some(visitor) = self.visitor(request, store, now)? else { return Ok(Err(request.closed())) };
+        let is_bulk = matches!(request.path, bulk::PLAN | bulk::CONFIRM);
+        if !is_bulk && action(request.path).is_none() && of_conflict(request.path).is_none() {
+            return Ok(Err(request.absent()));
         }
-        let acts = action(request.path).is_some() || of_conflict(request.path).is_some();
-        Ok(match request.path {
-            bulk::PLAN | bulk::CONFIRM => Ok(bulk::BODY),
-            _ if acts => Ok(FORM),
-            _ => Err(request.absent()),
-        })
+        Ok(if visitor.role.may_act() { Ok(visitor) } else { Err(request.read_only(&visitor)) })
     }
 
     fn post(&self, request: &FleetRequest<'_>, known: FleetSources<'_>, now: Moment) -> Result<FleetReply> {
-        if let Err(refusal) = self.body_limit(request, known.store)? {
-            return Ok(refusal);
-        }
         if let Some(token) = request.path.strip_prefix(REPORT) {
             return Self::report(token, request.body, known, now);
         }
+        let visitor = match self.operator(request, known.store, now)? {
+            Ok(visitor) => visitor,
+            Err(refusal) => return Ok(refusal),
+        };
         // Another site can make a browser send a form, but not a bearer token.
         let form = String::from_utf8_lossy(request.body);
-        let ours = parameter(&form, "form").is_some_and(|value| self.access.is_form_value(&value));
-        if !ours && !self.access.is_open_to(request.authorization, None) {
+        let ours = parameter(&form, "form").is_some_and(|value| visitor.is_form_value(&value));
+        if !ours && !visitor.is_bearer {
             let page = FleetReply::page(403, "Nothing was done", &page::stale());
             return Ok(request
                 .refused(page, "nothing was done: the form is from another server or an earlier start; send the bearer token"));
@@ -376,21 +423,23 @@ impl Fleet {
         // The list from which the form was sent.
         let back = parameter(&form, "back").and_then(|back| percent::decode(&back.replace('+', " ")));
         let back = back.and_then(|back| PageQuery::of(&back).ok()).unwrap_or_default();
+        let actor = Actor::token(&visitor.name, visitor.role, request.peer);
         match request.path {
-            bulk::PLAN => return self.plan(request, &form, &back, known, now),
-            bulk::CONFIRM => return self.confirm(request, &form, &back, known, now),
+            bulk::PLAN => return self.plan(request, &form, &back, &visitor, known, now),
+            bulk::CONFIRM => return self.confirm(request, &form, &back, &actor, known, now),
             _ => {}
         }
         let back = back.url();
         if let Some(conflict) = of_conflict(request.path)
-            && known.store.dismiss(conflict)?
+            && let Some(entry) = known.store.dismiss(conflict, &actor, now)?
         {
+            (known.note)(audit::journal(&entry));
             let result =
                 json!({ "v": view::VERSION, "action": "dismiss", "conflict": conflict, "result": "done" });
             return Ok(request.done(&result, &back));
         }
         let Some((id, action)) = action(request.path) else { return Ok(request.absent()) };
-        let acted = Self::act(request, &[id.into()], action, known, now)?;
+        let acted = Self::act(&[id.into()], action, &actor, known, now)?;
         let acted = acted.first().map_or(ActionResult::Absent, |acted| acted.result);
         let result = |result: &str| json!({ "v": view::VERSION, "action": action, "machine": id.to_string(), "result": result });
         Ok(match acted {
@@ -407,19 +456,17 @@ impl Fleet {
 
     /// Carries out an operator's action and tells the journal; nothing else does.
     fn act(
-        request: &FleetRequest<'_>,
         targets: &[ActionTarget],
         action: OperatorAction,
+        actor: &Actor,
         known: FleetSources<'_>,
         now: Moment,
     ) -> Result<Vec<ActedMachine>> {
-        let acted = known.store.act(targets, action, known.configurations, now)?;
-        let from = request.peer.map(|peer| format!("{peer}: ")).unwrap_or_default();
-        for ActedMachine { name, result } in &acted {
-            if matches!(result, ActionResult::Done | ActionResult::Removed) {
-                (known.note)(JournalEntry::note(format!("{from}operator: {} {name}", action.name())));
-            }
-        }
+        let acted = known.store.act(targets, action, actor, known.configurations, now)?;
+        acted
+            .iter()
+            .filter_map(|acted| acted.entry.as_ref())
+            .for_each(|entry| (known.note)(audit::journal(entry)));
         Ok(acted)
     }
 
@@ -429,6 +476,7 @@ impl Fleet {
         request: &FleetRequest<'_>,
         form: &str,
         back: &PageQuery,
+        visitor: &FleetVisitor,
         known: FleetSources<'_>,
         now: Moment,
     ) -> Result<FleetReply> {
@@ -449,7 +497,7 @@ impl Fleet {
                 &json!({ "v": view::VERSION, "action": plan.action, "machines": machines, "refused": plan.refused, "clusters": plan.clusters, "seen": plan.seen() }),
             ));
         }
-        let forms = ActionForms { value: self.access.form_value(), back: &back.text() };
+        let forms = ActionForms { value: visitor.form_value(), back: &back.text() };
         let title = format!("{} · Fleet", plan.action.text());
         Ok(FleetReply::page(200, &title, &bulk_page::question(&plan, forms, &back.url())))
     }
@@ -460,6 +508,7 @@ impl Fleet {
         request: &FleetRequest<'_>,
         form: &str,
         back: &PageQuery,
+        actor: &Actor,
         known: FleetSources<'_>,
         now: Moment,
     ) -> Result<FleetReply> {
@@ -471,7 +520,7 @@ impl Fleet {
         let mut outcome = BulkOutcome::new(confirmed.action, refused);
         for batch in machines.chunks(bulk::BATCH) {
             let targets: Vec<_> = batch.iter().map(|machine| machine.target).collect();
-            match Self::act(request, &targets, confirmed.action, known, now) {
+            match Self::act(&targets, confirmed.action, actor, known, now) {
                 Ok(acted) => outcome.add(batch, Some(acted)),
                 // What was done before is told, so that nobody has to guess how far it came.
                 Err(error) if !outcome.done.is_empty() => {
@@ -545,6 +594,11 @@ impl Fleet {
         let text = Self::wait(&row(&machine, Some(&run), known, now), known, now)?.unwrap_or_default();
         Ok(FleetReply::json(200, &serde_json::to_value(CreatorStatus { v: model::fleet::VERSION, text })?))
     }
+}
+
+/// The hidden value of the forms of a page for this visitor; empty where it has none.
+fn form_value(visitor: &FleetVisitor) -> &str {
+    if visitor.role.may_act() { visitor.form_value() } else { "" }
 }
 
 fn stored_run(id: MachineId, known: FleetSources<'_>) -> Result<Option<InstallRun>> {

@@ -11,8 +11,12 @@
 //! | [`registry`] | every change of a record, as one transaction |
 //! | [`store`] | the database |
 //! | [`token`] | the tokens of boot scripts |
+//! | [`access_token`] | tokens of people and programs, with their roles |
+//! | [`audit`] | who has decided what |
 //! | [`stranger_rate`] | how many requests of unknown machines are recorded |
 
+pub mod access_token;
+pub mod audit;
 pub mod choose;
 pub mod configurations;
 pub mod id;

@@ -10,6 +10,8 @@ use anyhow::Result;
 use model::config::Secret;
 use model::machine::{Identity, Mac};
 
+use super::access_token::{self, AccessToken, TokenName, TokenRole};
+use super::audit::{Actor, AuditAction, AuditEntry, AuditQuery, AuditRecord, AuditResult, AuditSubject};
 use super::choose::{RecordChoice, RequestIdentity, choose};
 use super::configurations::Configurations;
 use super::id::MachineId;
@@ -92,15 +94,24 @@ pub struct ActionTarget {
 /// The result of an action on one machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActedMachine {
-    /// Empty if there is no such machine.
-    pub name: String,
     pub result: ActionResult,
+    /// The entry of the audit log; none if there is no such machine.
+    pub entry: Option<AuditEntry>,
 }
 
 impl From<MachineId> for ActionTarget {
     fn from(id: MachineId) -> Self {
         Self { id, seen: None }
     }
+}
+
+/// A token that was made.
+#[derive(Debug)]
+pub struct NewAccessToken {
+    pub token: AccessToken,
+    /// The token itself, which is not stored.
+    pub text: Secret,
+    pub entry: AuditEntry,
 }
 
 impl MachineRegistry {
@@ -301,24 +312,28 @@ impl MachineRegistry {
         })
     }
 
-    /// Performs an operator's action on machines in one transaction: if it fails, on none. The results are in their order.
+    /// Performs an operator's action on machines, with an entry of the audit log for each, in one transaction: if it fails, on none.
+    /// The results are in their order.
     pub fn act(
         &self,
         targets: &[ActionTarget],
         action: OperatorAction,
+        actor: &Actor,
         configurations: &Configurations,
         now: Moment,
     ) -> Result<Vec<ActedMachine>> {
         let act = |records: &mut MachineRecords<'_>, target: &ActionTarget| {
             let Some(machine) = records.get(target.id)? else {
-                return Ok(ActedMachine { name: String::new(), result: ActionResult::Absent });
+                return Ok(ActedMachine { result: ActionResult::Absent, entry: None });
             };
-            let name = machine.name();
+            let subject = AuditSubject::machine(target.id, machine.name());
             let result = match target.seen.is_none_or(|seen| seen == machine.version()) {
                 true => Self::act_on(records, machine, action, configurations, now)?,
                 false => ActionResult::Changed,
             };
-            Ok(ActedMachine { name, result })
+            let record =
+                AuditRecord { actor: actor.clone(), action: action.into(), subject, result: result.into() };
+            Ok(ActedMachine { result, entry: Some(records.add_audit(record, now)?) })
         };
         self.store
             .change(Durability::Full, |records| targets.iter().map(|target| act(records, target)).collect())
@@ -373,9 +388,74 @@ impl MachineRegistry {
         Ok(silent.map(|name| configurations.hostname(name).unwrap_or(name).to_owned()).collect())
     }
 
-    /// Removes a conflict that an operator has seen. Returns whether it was there.
-    pub fn dismiss(&self, conflict: &str) -> Result<bool> {
-        self.store.change(Durability::Process, |records| records.remove_conflict(conflict))
+    /// Removes a conflict that an operator has seen. Returns its entry of the audit log; none if it was not there.
+    pub fn dismiss(&self, conflict: &str, actor: &Actor, now: Moment) -> Result<Option<AuditEntry>> {
+        self.store.change(Durability::Full, |records| {
+            let Some(conflict) = records.remove_conflict(conflict)? else { return Ok(None) };
+            let subject = AuditSubject::Conflict { id: conflict.id, address: Some(conflict.address) };
+            let (action, result) = (AuditAction::Dismiss, AuditResult::Done);
+            records.add_audit(AuditRecord { actor: actor.clone(), action, subject, result }, now).map(Some)
+        })
+    }
+
+    /// The entries of the audit log, the latest first.
+    pub fn audit(&self, query: AuditQuery) -> Result<Vec<AuditEntry>> {
+        self.store.read(|records| records.audit(query))
+    }
+
+    /// Makes a token. Returns none if there is one of this name.
+    pub fn make_token(
+        &self,
+        name: TokenName,
+        role: TokenRole,
+        expires: Option<Moment>,
+        actor: &Actor,
+        now: Moment,
+    ) -> Result<Option<NewAccessToken>> {
+        let (token, text) = AccessToken::new(name, role, expires, now)?;
+        self.store.change(Durability::Full, |records| {
+            if !records.add_access_token(&token)? {
+                return Ok(None);
+            }
+            let entry = record_token(records, AuditAction::MakeToken, &token, actor, now)?;
+            Ok(Some(NewAccessToken { token, text, entry }))
+        })
+    }
+
+    /// Removes the token of this name: no server accepts it from then on. Returns its entry of the audit log; none if there is
+    /// no such token.
+    pub fn revoke_token(&self, name: &TokenName, actor: &Actor, now: Moment) -> Result<Option<AuditEntry>> {
+        self.store.change(Durability::Full, |records| {
+            let Some(token) = records.remove_access_token(name)? else { return Ok(None) };
+            record_token(records, AuditAction::RevokeToken, &token, actor, now).map(Some)
+        })
+    }
+
+    /// All tokens by their names, those that have ended too.
+    pub fn access_tokens(&self) -> Result<Vec<AccessToken>> {
+        self.store.read(|records| records.access_tokens())
+    }
+
+    /// The token that is `text`, if it is valid now.
+    pub fn access_token(&self, text: &str, now: Moment) -> Result<Option<AccessToken>> {
+        let Some(id) = access_token::id_of(text) else { return Ok(None) };
+        let token = self.store.read(|records| records.access_token(id))?;
+        Ok(token.filter(|token| token.is_opened_by(text, now)))
+    }
+
+    /// The token with this ID, if it is valid now. Who sends the ID has to prove that it was given the token.
+    pub fn access_token_with_id(&self, id: &str, now: Moment) -> Result<Option<AccessToken>> {
+        if !access_token::is_id(id) {
+            return Ok(None);
+        }
+        let token = self.store.read(|records| records.access_token(id))?;
+        Ok(token.filter(|token| token.is_valid(now)))
+    }
+
+    /// A secret of this server's state for a token and a purpose: 128 bits as 32 hexadecimal digits.
+    #[must_use]
+    pub fn derived(&self, purpose: &str, token: &AccessToken) -> String {
+        self.signer.derived(purpose, &token.digest)
     }
 
     pub fn get(&self, id: MachineId) -> Result<Option<Machine>> {
@@ -436,6 +516,41 @@ impl MachineRegistry {
     /// conflicts.
     pub fn list(&self, limit: usize) -> Result<(Vec<Machine>, usize, Vec<IdentityConflict>)> {
         self.store.read(|records| Ok((records.list(limit)?, records.count()?, records.conflicts()?)))
+    }
+}
+
+fn record_token(
+    records: &mut MachineRecords<'_>,
+    action: AuditAction,
+    token: &AccessToken,
+    actor: &Actor,
+    now: Moment,
+) -> Result<AuditEntry> {
+    let AccessToken { id, name, role, expires, .. } = token;
+    let (name, expires) = (name.to_string(), expires.map(|expires| expires.to_string()));
+    let subject = AuditSubject::Token { id: id.clone(), name, role: *role, expires };
+    let record = AuditRecord { actor: actor.clone(), action, subject, result: AuditResult::Done };
+    records.add_audit(record, now)
+}
+
+impl From<ActionResult> for AuditResult {
+    fn from(result: ActionResult) -> Self {
+        match result {
+            ActionResult::Done => Self::Done,
+            ActionResult::Removed => Self::Removed,
+            ActionResult::Refused | ActionResult::Changed | ActionResult::Absent => Self::Refused,
+        }
+    }
+}
+
+impl From<OperatorAction> for AuditAction {
+    fn from(action: OperatorAction) -> Self {
+        match action {
+            OperatorAction::Allow => Self::Allow,
+            OperatorAction::Deny => Self::Deny,
+            OperatorAction::Redeploy => Self::Redeploy,
+            OperatorAction::Forget => Self::Forget,
+        }
     }
 }
 

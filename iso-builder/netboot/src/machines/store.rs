@@ -14,6 +14,8 @@ use anyhow::{Result, anyhow};
 use super::id::MachineId;
 use super::token;
 
+mod access_tokens;
+mod audit;
 mod columns;
 mod conflict;
 mod import;

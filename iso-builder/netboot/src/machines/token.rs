@@ -112,6 +112,13 @@ impl TokenSigner {
         Secret::new(hex::encode(&hmac::sign(&self.0, b"fleet page\n").as_ref()[..SIGNATURE]))
     }
 
+    /// A secret that follows from this key, a purpose and the digest of a token: 128 bits as 32 hexadecimal digits.
+    #[must_use]
+    pub fn derived(&self, purpose: &str, token: &Digest) -> String {
+        let text = format!("{purpose} of the token {token}\n");
+        hex::encode(&hmac::sign(&self.0, text.as_bytes()).as_ref()[..SIGNATURE])
+    }
+
     /// The ticket of a token that was signed with this key for this purpose; none for any other text.
     #[must_use]
     pub fn ticket(&self, purpose: TokenPurpose, token: &str) -> Option<DeploymentTicket> {

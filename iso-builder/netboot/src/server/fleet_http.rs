@@ -86,8 +86,9 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let (known, head) = (Arc::clone(router), Arc::clone(parts));
-    let limit =
-        tokio::task::spawn_blocking(move || known.fleet.body_limit(&asked(&head, peer, b""), &known.store));
+    let limit = tokio::task::spawn_blocking(move || {
+        known.fleet.body_limit(&asked(&head, peer, b""), &known.store, Moment::now())
+    });
     let limit = match limit.await {
         Ok(Ok(Ok(limit))) => limit,
         Ok(Ok(Err(refusal))) => return Err(rendered(refusal, false)),

@@ -8,6 +8,8 @@ use model::config::Secret;
 use model::fleet::{NodeReport, ReportLine, RunFailure, StreamHeader};
 use model::machine::{Identity, Selector};
 use netboot::fleet::routes::{Fleet, FleetReply, FleetRequest, FleetSources};
+use netboot::machines::access_token::TokenRole;
+use netboot::machines::audit::Actor;
 use netboot::machines::configurations::Configurations;
 use netboot::machines::id::MachineId;
 use netboot::machines::machine::OperatorAction;
@@ -166,8 +168,11 @@ impl Scene {
         };
         let booted = boot(&identity, peer, asked);
         let id = self.machines().into_iter().find(|id| !before.contains(id)).unwrap();
-        let act =
-            |action| self.store.act(&[id.into()], action, &self.configurations, Moment(asked + 60)).unwrap();
+        let operator = Actor::token("alice", TokenRole::Operate, None);
+        let act = |action| {
+            let now = Moment(asked + 60);
+            self.store.act(&[id.into()], action, &operator, &self.configurations, now).unwrap();
+        };
         let mut reports = None;
         if let Some((configuration, report)) = booted.tokens {
             if matches!(come, MachineState::Booting) {
@@ -183,8 +188,8 @@ impl Scene {
             reports = Some(report);
         }
         match come {
-            MachineState::Denied => drop(act(OperatorAction::Deny)),
-            MachineState::Redeploy => drop(act(OperatorAction::Redeploy)),
+            MachineState::Denied => act(OperatorAction::Deny),
+            MachineState::Redeploy => act(OperatorAction::Redeploy),
             _ => {}
         }
         self.tokens.extend(reports.map(|report| (name.to_owned(), report.expose().to_owned())));

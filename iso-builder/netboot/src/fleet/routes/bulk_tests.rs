@@ -6,8 +6,9 @@ use serde_json::Value;
 
 use super::tests::{FleetSources, NOW, end, fleet, get, large, report};
 use super::*;
+use crate::machines::access_token::TokenRole;
 use crate::machines::machine::InstallPermission;
-use crate::test_support::told;
+use crate::test_support::{operator, told};
 
 /// The answer to a form that a program sends.
 fn post(fleet: &FleetSources, path: &str, form: &str) -> (u16, Value) {
@@ -17,9 +18,13 @@ fn post(fleet: &FleetSources, path: &str, form: &str) -> (u16, Value) {
     (reply.status, serde_json::from_slice(&reply.body).unwrap())
 }
 
+fn visitor(fleet: &FleetSources) -> FleetVisitor {
+    fleet.fleet.access.holder("T-secret", &fleet.store, NOW).unwrap().unwrap()
+}
+
 /// The answer to a form that a browser sends, which has this value of `form`.
 fn browse(fleet: &FleetSources, path: &str, value: &str, form: &str) -> (u16, String) {
-    let cookie = fleet.fleet.access.set_cookie(false);
+    let cookie = visitor(fleet).set_cookie(false);
     let cookie = cookie.split(';').next();
     let form = format!("form={value}&{form}");
     let (authorization, body) = (None, form.as_bytes());
@@ -81,8 +86,11 @@ fn all_that_match_a_filter_are_acted_on_and_nothing_that_matches_later_or_has_ch
     assert_eq!((names(&plan["machines"]).len(), plan["refused"].as_array().unwrap().len()), (1799, 0));
     // One is denied, one is told to install again, and a new one comes.
     let (denied, gone) = (fleet.machine_named("N5"), fleet.machine_named("N6"));
-    fleet.store.act(&[denied.into()], OperatorAction::Deny, &fleet.configurations, NOW).unwrap();
-    fleet.store.act(&[gone.into()], OperatorAction::Redeploy, &Configurations::default(), NOW).unwrap();
+    fleet.store.act(&[denied.into()], OperatorAction::Deny, &operator(), &fleet.configurations, NOW).unwrap();
+    fleet
+        .store
+        .act(&[gone.into()], OperatorAction::Redeploy, &operator(), &Configurations::default(), NOW)
+        .unwrap();
     let all = crate::test_support::configurations(&["serial-N1800.yaml"]);
     fleet.store.boot(&told("serial=N1800"), [192, 0, 2, 1].into(), &all, NOW).unwrap();
     let (status, done) = post(&fleet, bulk::CONFIRM, &confirmation(&plan));
@@ -121,7 +129,7 @@ fn a_machine_that_has_another_stage_than_the_confirmed_one_is_not_erased() {
 fn a_redeployment_of_several_machines_says_what_is_lost_and_needs_their_number() {
     let (_directory, fleet) = installed(3);
     let form = "action=redeploy&of=matching&query=";
-    let value = fleet.fleet.access.form_value().to_owned();
+    let value = visitor(&fleet).form_value().to_owned();
     let (status, page) = browse(&fleet, bulk::PLAN, &value, form);
     assert_eq!(status, 200);
     for part in [
@@ -150,7 +158,10 @@ fn a_redeployment_of_several_machines_says_what_is_lost_and_needs_their_number()
 /// A fleet of so many machines, all joined, and none else.
 fn installed(count: usize) -> (tempfile::TempDir, FleetSources) {
     let (directory, mut fleet, id) = fleet();
-    fleet.store.act(&[id.into()], OperatorAction::Redeploy, &Configurations::default(), NOW).unwrap();
+    fleet
+        .store
+        .act(&[id.into()], OperatorAction::Redeploy, &operator(), &Configurations::default(), NOW)
+        .unwrap();
     let names: Vec<_> = (1..=count).map(|number| format!("serial-N{number}.yaml")).collect();
     fleet.configurations =
         crate::test_support::configurations(&names.iter().map(String::as_str).collect::<Vec<_>>());
@@ -170,7 +181,7 @@ fn installed(count: usize) -> (tempfile::TempDir, FleetSources) {
 fn a_form_of_another_site_and_a_request_without_a_token_act_on_nothing() {
     let (_directory, fleet) = large();
     let id = fleet.machine_named("N1");
-    let value = fleet.fleet.access.form_value().to_owned();
+    let value = visitor(&fleet).form_value().to_owned();
     let (_, plan) = post(&fleet, bulk::PLAN, &format!("action=deny&machine={id}"));
     for (path, form) in
         [(bulk::PLAN, format!("action=deny&machine={id}")), (bulk::CONFIRM, confirmation(&plan))]
@@ -207,7 +218,7 @@ fn a_form_that_asks_for_nothing_is_refused_with_the_reason() {
     ] {
         let (status, json) = post(&fleet, path, &form);
         assert!(status == 400 && json["error"].as_str().unwrap().contains(words), "{form}: {json}");
-        let value = fleet.fleet.access.form_value().to_owned();
+        let value = visitor(&fleet).form_value().to_owned();
         let (status, page) = browse(&fleet, path, &value, &format!("{form}&back=rack%3Drack-1"));
         assert!(status == 400 && page.contains("Nothing was done"), "{page}");
         assert!(page.contains("href=\"/fleet?rack=rack-1\""), "{page}");
@@ -219,7 +230,7 @@ fn a_form_that_asks_for_nothing_is_refused_with_the_reason() {
 }
 
 #[test]
-fn the_journal_names_each_machine_of_an_action() {
+fn the_journal_and_the_audit_log_name_each_machine_of_an_action() {
     let (_directory, fleet) = large();
     let (first, second) = (fleet.machine_named("N1"), fleet.machine_named("N2"));
     let (_, plan) = post(&fleet, bulk::PLAN, &format!("action=deny&machine={first}&machine={second}"));
@@ -232,10 +243,11 @@ fn the_journal_names_each_machine_of_an_action() {
     let request =
         FleetRequest { method: "POST", path: bulk::CONFIRM, body: form.as_bytes(), peer, ..get("") };
     fleet.fleet.answer(&request, known, NOW).unwrap();
-    assert_eq!(
-        *notes.borrow(),
-        ["N1", "N2"].map(|name| JournalEntry::note(format!("192.0.2.9: operator: deny serial-{name}.yaml")))
-    );
+    let logged = fleet.store.audit(audit::read("").unwrap()).unwrap();
+    let names: Vec<_> = logged.iter().rev().map(|entry| entry.record.subject.to_string()).collect();
+    assert_eq!(names, ["serial-N1.yaml", "serial-N2.yaml"]);
+    assert_eq!(*notes.borrow(), logged.iter().rev().map(audit::journal).collect::<Vec<_>>());
+    assert_eq!(logged[0].record.actor, Actor::token("fleet-url", TokenRole::Operate, peer));
 }
 
 #[test]
@@ -243,7 +255,7 @@ fn a_transaction_that_fails_leaves_its_machines_undone_and_says_so() {
     let id = MachineId::random();
     let machine = bulk::ConfirmedMachine { name: "a".into(), target: id.into() };
     let mut outcome = BulkOutcome::new(OperatorAction::Deny, Vec::new());
-    let acted = |result| Some(vec![ActedMachine { name: "a".into(), result }]);
+    let acted = |result| Some(vec![ActedMachine { result, entry: None }]);
     for result in [
         ActionResult::Done,
         ActionResult::Removed,

@@ -1,6 +1,7 @@
 use super::*;
+use crate::machines::access_token::TokenRole;
 use crate::machines::machine::{DeploymentState, InstallPermission, Machine};
-use crate::test_support::{configurations, told};
+use crate::test_support::{configurations, operator, told};
 use base::progress;
 use model::fleet::{NodeReport, ReportLine, RunFailure, SlotReport, UpdateReport};
 use model::machine::Identity;
@@ -236,7 +237,7 @@ fn a_report_without_its_token_or_of_another_form_changes_nothing() {
 #[test]
 fn who_has_not_taken_the_configuration_reports_and_changes_nothing() {
     let (_directory, fleet, id) = fleet();
-    fleet.store.act(&[id.into()], OperatorAction::Redeploy, &fleet.configurations, NOW).unwrap();
+    fleet.store.act(&[id.into()], OperatorAction::Redeploy, &operator(), &fleet.configurations, NOW).unwrap();
     let (_, before) = fleet.boot();
     let (configuration, after) = fleet.boot();
     for code in [6, 0] {
@@ -250,7 +251,7 @@ fn who_has_not_taken_the_configuration_reports_and_changes_nothing() {
     assert_eq!(fleet.state(), DeploymentState::Installing);
     assert_eq!(fleet.answer(&report(&after, &body(&[end(0)])), NOW).unwrap().status, 204);
     assert_eq!(fleet.state(), DeploymentState::Installed);
-    let limit = |path: &str| fleet.fleet.body_limit(&report(path, b""), &fleet.store).unwrap().ok();
+    let limit = |path: &str| fleet.fleet.body_limit(&report(path, b""), &fleet.store, NOW).unwrap().ok();
     assert_eq!((limit(&after), limit(&before)), (Some(BODY), None));
 }
 
@@ -288,9 +289,10 @@ fn a_conflict_is_shown_with_its_names_and_the_address_of_who_asked_until_it_is_d
 fn actions_take_the_cookie_and_a_form_of_this_server_or_the_token() {
     let (_directory, fleet, id) = fleet();
     let access = FleetAccess::new(&Secret::new(TOKEN));
-    let cookie = access.set_cookie(false);
+    let visitor = access.holder(TOKEN, &fleet.store, NOW).unwrap().unwrap();
+    let cookie = visitor.set_cookie(false);
     let cookie = cookie.split(';').next();
-    let form = format!("form={}", access.form_value());
+    let form = format!("form={}", visitor.form_value());
     let path = format!("/fleet/machines/{id}/redeploy");
     let post = |authorization, cookie, body| FleetRequest {
         method: "POST",
@@ -321,6 +323,103 @@ fn actions_take_the_cookie_and_a_form_of_this_server_or_the_token() {
     let forget = FleetRequest { method: "POST", path: &path, ..get("") };
     assert_eq!(fleet.answer(&forget, NOW).unwrap().status, 303);
     assert_eq!(fleet.answer(&forget, NOW).unwrap().status, 404);
+}
+
+#[test]
+fn who_may_only_look_sees_everything_and_acts_on_nothing() {
+    let (_directory, fleet, id) = fleet();
+    let both = told("serial=CZ12&asset=A");
+    let named = configurations(&["asset-tag-A.yaml", NAME]);
+    let answer = fleet.store.boot(&both, [203, 0, 113, 7].into(), &named, NOW).unwrap();
+    assert!(!answer.conflict.is_empty());
+    let token = fleet.store.make_token("display".parse().unwrap(), TokenRole::Read, None, &operator(), NOW);
+    let token = token.unwrap().unwrap().text;
+    let bearer = format!("Bearer {}", token.expose());
+    let looks = |path| FleetRequest { authorization: Some(&bearer), ..get(path) };
+    let machine = format!("/fleet/machines/{id}");
+    for path in ["/fleet", &machine] {
+        let shown =
+            |request| String::from_utf8(fleet.answer(&request, NOW.plus(1000)).unwrap().body).unwrap();
+        let (whole, part) = (shown(get(path)), shown(looks(path)));
+        assert!(whole.contains("CZ12") && whole.contains("<form method=\"post\""), "{whole}");
+        assert!(part.contains("CZ12") && !part.contains("<form method=\"post\""), "{part}");
+    }
+    let actions = |request: FleetRequest<'_>| {
+        let reply = fleet.answer(&request, NOW.plus(1000)).unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
+        let rows = json["machines"].as_array().unwrap().clone();
+        rows.iter().map(|row| row["actions"].as_array().unwrap().len()).sum::<usize>()
+    };
+    // One after the other: what one is shown is no change for the other.
+    for _ in 0..2 {
+        assert!(actions(get(JSON)) > 0);
+        assert_eq!(actions(looks(JSON)), 0);
+    }
+    let actions = [
+        format!("{machine}/redeploy"),
+        bulk::PLAN.into(),
+        bulk::CONFIRM.into(),
+        "/fleet/conflicts/x/dismiss".into(),
+    ];
+    for path in &actions {
+        let request = FleetRequest { method: "POST", accept: Some("application/json"), ..looks(path) };
+        let limit = fleet.fleet.body_limit(&request, &fleet.store, NOW).unwrap();
+        for reply in [limit.unwrap_err(), fleet.answer(&request, NOW).unwrap()] {
+            let text = String::from_utf8(reply.body).unwrap();
+            assert!(
+                reply.status == 403 && text.contains("the token display has the role read"),
+                "{path}: {text}"
+            );
+        }
+    }
+    assert_eq!(fleet.state(), DeploymentState::Installing);
+    assert_eq!(fleet.store.audit(audit::read("").unwrap()).unwrap().len(), 1, "the token that was made");
+}
+
+#[test]
+fn what_operators_do_is_in_the_audit_log_page_by_page() {
+    let (_directory, fleet, id) = fleet();
+    let act = |verb: &str| {
+        let path = format!("/fleet/machines/{id}/{verb}");
+        let peer = Some([192, 0, 2, 9].into());
+        fleet
+            .answer(&FleetRequest { method: "POST", path: &path, peer, ..get("") }, NOW.plus(5))
+            .unwrap()
+            .status
+    };
+    assert_eq!((act("forget"), act("redeploy"), act("deny")), (409, 303, 303));
+    let ask = |query: &str| -> serde_json::Value {
+        let reply = fleet.answer(&FleetRequest { query, ..get(AUDIT) }, NOW).unwrap();
+        assert_eq!(reply.status, 200, "{query}");
+        serde_json::from_slice(&reply.body).unwrap()
+    };
+    let told = |json: &serde_json::Value| -> Vec<String> {
+        let entries = json["entries"].as_array().unwrap().iter();
+        entries.map(|entry| format!("{} {}", entry["action"], entry["result"]).replace('"', "")).collect()
+    };
+    let all = ask("");
+    assert_eq!(told(&all), ["deny done", "redeploy done", "forget refused"]);
+    assert!(all["next"].is_null());
+    let last = &all["entries"][0];
+    let actor = serde_json::json!({
+        "kind": "token", "name": "fleet-url", "role": "operate", "address": "192.0.2.9"
+    });
+    assert_eq!((&last["actor"], &last["time"]), (&actor, &serde_json::json!(NOW.plus(5).to_string())));
+    assert_eq!(last["machine"], serde_json::json!({ "id": id.to_string(), "name": NAME }));
+    let first = ask("limit=2");
+    assert_eq!(told(&first), ["deny done", "redeploy done"]);
+    let second = ask(&format!("limit=2&before={}", first["next"]));
+    assert_eq!(
+        (told(&second), &second["next"]),
+        (vec!["forget refused".to_owned()], &serde_json::Value::Null)
+    );
+    assert_eq!(told(&ask(&format!("machine={id}&limit=1"))), ["deny done"]);
+    assert!(told(&ask(&format!("machine={}", MachineId::random()))).is_empty());
+    for (query, authorization, status) in [("limit=0", Some("Bearer T-secret"), 400), ("", None, 401)] {
+        let reply = fleet.answer(&FleetRequest { query, authorization, ..get(AUDIT) }, NOW).unwrap();
+        assert_eq!(reply.status, status);
+        assert!(serde_json::from_slice::<serde_json::Value>(&reply.body).unwrap()["error"].is_string());
+    }
 }
 
 #[test]
@@ -558,7 +657,10 @@ fn a_program_gets_the_list_in_parts_and_misses_no_machine() {
     let mut all = ids(&first);
     // One of those that were listed goes, and nothing of the rest moves.
     let gone: MachineId = all[9].parse().unwrap();
-    fleet.store.act(&[gone.into()], OperatorAction::Redeploy, &Configurations::default(), NOW).unwrap();
+    fleet
+        .store
+        .act(&[gone.into()], OperatorAction::Redeploy, &operator(), &Configurations::default(), NOW)
+        .unwrap();
     let mut part = first.clone();
     while let Some(after) = part["next"].as_str() {
         part = ask(&format!("limit=700&after={after}"));
@@ -642,8 +744,8 @@ fn a_version_that_this_server_does_not_know_gets_everything() {
         assert!(json["summary"].is_array() && json["notices"].is_array(), "{json}");
     }
     // Machines that are gone are named until they come again.
-    fleet.store.act(&[id.into()], OperatorAction::Redeploy, &fleet.configurations, NOW).unwrap();
-    fleet.store.act(&[id.into()], OperatorAction::Forget, &fleet.configurations, NOW).unwrap();
+    fleet.store.act(&[id.into()], OperatorAction::Redeploy, &operator(), &fleet.configurations, NOW).unwrap();
+    fleet.store.act(&[id.into()], OperatorAction::Forget, &operator(), &fleet.configurations, NOW).unwrap();
     let json = ask(&format!("since={version}"));
     assert_eq!(json["removed"], serde_json::json!([id.to_string()]));
     assert_eq!((json["machines"].as_array().unwrap().len(), &json["summary"]), (0, &serde_json::json!([])));

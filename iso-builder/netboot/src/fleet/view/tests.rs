@@ -5,6 +5,7 @@ use crate::fleet::history::FleetHistory;
 use crate::fleet::install_run::tests::{hello, told};
 use crate::fleet::listing;
 use crate::fleet::query::{ListQuery, MachineOrder};
+use crate::machines::access_token::TokenRole;
 use crate::machines::machine::DeploymentEvent;
 use base::progress::{self, StepState};
 use model::fleet::{NodeReport, ReportLine, SlotReport, UpdateReport};
@@ -255,7 +256,9 @@ fn the_json_has_its_version_and_the_fields_that_are_promised() {
     let view = FleetView::new(vec![row(&machine, Some(&run), ConfigurationFit::Own, NOW).into()], NOW);
     let (history, query) = (FleetHistory::default(), ListQuery::default());
     let changes = history.changes(None);
-    let json = serde_json::to_value(FleetDocument::new(&view, &query, "e-1".into(), &changes)).unwrap();
+    let json =
+        serde_json::to_value(FleetDocument::new(&view, &query, TokenRole::Operate, "e-1".into(), &changes))
+            .unwrap();
     assert_eq!(hello(1).hostname.as_deref(), json["machines"][0]["name"].as_str());
     let mut row = json["machines"][0].clone();
     row["id"] = "x".into();

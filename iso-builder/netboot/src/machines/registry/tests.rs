@@ -2,7 +2,7 @@ use super::*;
 use crate::machines::configurations::Configurations;
 use crate::machines::identity_keys::IdentityKey;
 use crate::machines::store::sqlite::{self, SqliteStore};
-use crate::test_support::{StorePlace, configurations, for_every_store, told};
+use crate::test_support::{StorePlace, configurations, for_every_store, operator, told};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -80,7 +80,9 @@ impl Bench {
     }
 
     fn act(&self, id: MachineId, action: OperatorAction) -> ActionResult {
-        self.registry().act(&[id.into()], action, &self.configurations, NOW).unwrap()[0].result
+        let acted =
+            self.registry().act(&[id.into()], action, &operator(), &self.configurations, NOW).unwrap();
+        acted[0].result
     }
 
     fn machines(&self) -> Vec<Machine> {
@@ -127,7 +129,7 @@ fn marks_of_two_machines_in_one_request_install_neither_now_nor_later() {
     assert_eq!(conflicts.len(), 1);
     assert_eq!((conflicts[0].address, conflicts[0].times), (peer(9), 1));
     assert_eq!(conflicts[0].between, booted.conflict);
-    assert!(bench.registry().dismiss(&conflicts[0].id).unwrap());
+    assert!(bench.registry().dismiss(&conflicts[0].id, &operator(), NOW).unwrap().is_some());
     assert!(bench.registry().list(0).unwrap().2.is_empty());
 }
 
@@ -510,7 +512,9 @@ fn of_many_clients_at_once_one_gets_the_configuration(place: &StorePlace) {
         assert_eq!(taken, 1, "round {round}");
         let (machines, _, _) = servers[0].list(usize::MAX).unwrap();
         assert_eq!((machines.len(), machines[0].state), (1, DeploymentState::Installing));
-        servers[0].act(&[machines[0].id.into()], OperatorAction::Redeploy, &configurations, now).unwrap();
+        servers[0]
+            .act(&[machines[0].id.into()], OperatorAction::Redeploy, &operator(), &configurations, now)
+            .unwrap();
     }
 }
 
@@ -521,7 +525,7 @@ fn what_one_server_was_told_holds_on_the_others(place: &StorePlace) {
     let id = other.list(1).unwrap().0[0].id;
     // A token of one server counts on the others, until an operator denies the machine there.
     assert!(other.reporter(report.expose()).unwrap().is_some());
-    other.act(&[id.into()], OperatorAction::Deny, &configurations, NOW).unwrap();
+    other.act(&[id.into()], OperatorAction::Deny, &operator(), &configurations, NOW).unwrap();
     assert_eq!(one.reporter(report.expose()).unwrap(), None);
     let taken = one.take(token.expose(), peer(1), &configurations, HOUR, NOW).unwrap();
     assert_eq!(taken.map(|handout| handout.name).unwrap_err(), TokenRefusal::Gone);
@@ -530,7 +534,7 @@ fn what_one_server_was_told_holds_on_the_others(place: &StorePlace) {
     // So does the permission of a machine that no configuration names.
     one.boot(&told(B), peer(2), &configurations, NOW).unwrap();
     let stranger = other.list(2).unwrap().0.into_iter().find(|machine| machine.id != id).unwrap();
-    other.act(&[stranger.id.into()], OperatorAction::Allow, &configurations, NOW).unwrap();
+    other.act(&[stranger.id.into()], OperatorAction::Allow, &operator(), &configurations, NOW).unwrap();
     assert_eq!(one.boot(&told(B), peer(2), &configurations, NOW).unwrap().answer, BootAnswer::Install);
     // The token of the page is one for all of them, and another one for each start of a server that is alone.
     let same = one.fleet_token().unwrap().expose() == other.fleet_token().unwrap().expose();

@@ -70,7 +70,7 @@ pub(super) fn bytes(id: MachineId) -> SqlValue {
     SqlValue::Bytes(id.as_uuid().as_bytes().to_vec())
 }
 
-fn moment(row: &mut SqlRow) -> Result<Moment> {
+pub(super) fn moment(row: &mut SqlRow) -> Result<Moment> {
     row.take().map(|seconds: i64| Moment(seconds.unsigned_abs()))
 }
 
@@ -83,7 +83,7 @@ pub(super) fn json(value: &impl Serialize) -> Result<String> {
     serde_json::to_string(value).context("writing a record")
 }
 
-fn of_json<T: DeserializeOwned>(text: &str) -> Result<T> {
+pub(super) fn of_json<T: DeserializeOwned>(text: &str) -> Result<T> {
     serde_json::from_str(text).context("reading a record of the state")
 }
 
@@ -92,6 +92,6 @@ pub(super) fn word(value: impl Serialize) -> Result<String> {
     Ok(json(&value)?.trim_matches('"').to_owned())
 }
 
-fn of_word<T: DeserializeOwned>(word: String) -> Result<T> {
+pub(super) fn of_word<T: DeserializeOwned>(word: String) -> Result<T> {
     serde_json::from_value(word.into()).context("reading a record of the state")
 }

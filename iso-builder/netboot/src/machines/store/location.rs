@@ -1,10 +1,11 @@
 //! Where a server keeps its state, as `--state` names it.
 
 use std::fmt;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use base::failure::{Class, Failure};
+use base::failure::{Class, Classify, Failure};
 use base::files;
 
 pub use super::lock::StateLock;
@@ -98,6 +99,24 @@ impl StateLocation {
                 Box::new(store)
             }
         })
+    }
+
+    /// Opens the state beside the servers that use it, for a command. A file is never made: a misspelled name would be taken for a
+    /// state without records ([`Class::Invalid`]).
+    pub fn open_beside(&self, notice: StoreNotice) -> Result<Box<dyn MachineStore>> {
+        match &self.database {
+            StateDatabase::Sqlite(file) => {
+                if !fs::exists(file)
+                    .class(Class::DiskIo, || format!("opening the state {}", file.display()))?
+                {
+                    let what = format!("there is no state of a server in {}", file.display());
+                    let hint = "Name the state of the server with --state, or start the server once, which makes it.";
+                    return Err(Failure::new(Class::Invalid, what).hint(hint).into());
+                }
+                Ok(Box::new(SqliteStore::with_lock(file, None)?))
+            }
+            StateDatabase::Postgres(address) => Ok(Box::new(PostgresStore::open(address, notice)?)),
+        }
     }
 
     /// Whether several servers can use the state at a time.

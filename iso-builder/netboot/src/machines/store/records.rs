@@ -28,6 +28,8 @@ const COLUMNS: &str = "id, assigned, identity, state, permission, configuration,
                        generation, taken, clients";
 /// The records that an operator has to look at come first.
 const ORDER: &str = "attention, last_seen DESC";
+/// The columns of a conflict, in the order in which [`conflict`] reads them.
+const CONFLICTS: &str = "SELECT id, address, told, parties, first, last, times FROM conflicts";
 /// The columns of a run, in the order in which [`run`] reads them.
 const RUNS: &str = "SELECT runs.machine, runs.run, runs.heard, logs.size FROM runs \
                     LEFT JOIN logs ON logs.machine = runs.machine";
@@ -41,11 +43,11 @@ impl<'a> MachineRecords<'a> {
         Self(RefCell::new(transaction))
     }
 
-    fn query(&self, sql: &str, values: &[SqlValue]) -> Result<Vec<SqlRow>> {
+    pub(super) fn query(&self, sql: &str, values: &[SqlValue]) -> Result<Vec<SqlRow>> {
         self.0.borrow_mut().query(sql, values)
     }
 
-    fn execute(&self, sql: &str, values: &[SqlValue]) -> Result<u64> {
+    pub(super) fn execute(&self, sql: &str, values: &[SqlValue]) -> Result<u64> {
         self.0.borrow_mut().execute(sql, values)
     }
 
@@ -103,9 +105,7 @@ impl<'a> MachineRecords<'a> {
 
     /// The latest first.
     pub fn conflicts(&self) -> Result<Vec<IdentityConflict>> {
-        let sql =
-            "SELECT id, address, told, parties, first, last, times FROM conflicts ORDER BY last DESC, id";
-        self.query(sql, &[])?.into_iter().map(conflict).collect()
+        self.query(&format!("{CONFLICTS} ORDER BY last DESC, id"), &[])?.into_iter().map(conflict).collect()
     }
 
     /// Adds a record, or replaces the one with its id.
@@ -183,9 +183,11 @@ impl<'a> MachineRecords<'a> {
         Ok(())
     }
 
-    /// Returns whether it was there.
-    pub fn remove_conflict(&mut self, id: &str) -> Result<bool> {
-        Ok(self.execute("DELETE FROM conflicts WHERE id = $1", &[id.into()])? > 0)
+    /// Returns the conflict, if it was there.
+    pub fn remove_conflict(&mut self, id: &str) -> Result<Option<IdentityConflict>> {
+        let rows = self.query(&format!("{CONFLICTS} WHERE id = $1"), &[id.into()])?;
+        self.execute("DELETE FROM conflicts WHERE id = $1", &[id.into()])?;
+        Ok(rows.into_iter().map(conflict).collect::<Result<Vec<_>>>()?.pop())
     }
 
     /// The reports of a machine's latest run.
@@ -258,6 +260,6 @@ impl<'a> MachineRecords<'a> {
 }
 
 /// A limit of rows.
-fn number(limit: usize) -> SqlValue {
+pub(super) fn number(limit: usize) -> SqlValue {
     i64::try_from(limit).unwrap_or(i64::MAX).into()
 }

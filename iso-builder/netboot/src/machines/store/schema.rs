@@ -18,7 +18,7 @@ pub(super) struct SqlDialect {
 }
 
 /// The statements that make each version from the one before it. Those of a released version never change.
-const STEPS: [&str; 2] = [
+const STEPS: [&str; 3] = [
     "
 CREATE TABLE key (value {bytes} NOT NULL);
 CREATE TABLE machines (
@@ -60,6 +60,23 @@ CREATE TABLE logs (
     received {integer} NOT NULL
 ){keyed};
 CREATE INDEX logs_received ON logs (received, machine, size);
+",
+    "
+CREATE TABLE access_tokens (
+    id TEXT PRIMARY KEY NOT NULL,
+    name TEXT UNIQUE NOT NULL,
+    role TEXT NOT NULL,
+    digest {bytes} NOT NULL,
+    created {integer} NOT NULL,
+    expires {integer}
+){keyed};
+CREATE TABLE audit (
+    number {integer} PRIMARY KEY NOT NULL,
+    moment {integer} NOT NULL,
+    machine {bytes},
+    entry TEXT NOT NULL
+){keyed};
+CREATE INDEX audit_machine ON audit (machine, number);
 ",
 ];
 

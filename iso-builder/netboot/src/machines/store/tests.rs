@@ -2,10 +2,12 @@
 
 use super::records::{MOST_CONFLICTS, MOST_LOGS, MOST_STRANGERS};
 use super::*;
+use crate::machines::access_token::{AccessToken, TokenRole};
+use crate::machines::audit::{AuditAction, AuditQuery, AuditRecord, AuditResult, AuditSubject};
 use crate::machines::identity_keys;
 use crate::machines::machine::{DeploymentEvent, DeploymentState, InstallPermission, Machine};
 use crate::moment::Moment;
-use crate::test_support::{StorePlace, for_every_store, told};
+use crate::test_support::{StorePlace, for_every_store, operator, told};
 
 const NOW: Moment = Moment(7);
 
@@ -22,6 +24,9 @@ for_every_store!(
     what_belongs_to_a_machine_goes_with_it,
     texts_of_machines_are_stored_whatever_is_in_them,
     a_check_does_not_wait_for_who_changes,
+    tokens_are_kept_as_digests_and_found_by_id_and_name,
+    the_audit_log_counts_without_gaps_and_is_read_from_the_end,
+    an_action_that_is_not_stored_leaves_no_entry,
 );
 
 fn machine(query: &str) -> Machine {
@@ -146,8 +151,10 @@ fn conflicts_are_counted_and_the_oldest_of_too_many_go(place: &StorePlace) {
     assert_eq!(conflicts.len(), MOST_CONFLICTS as usize);
     assert!(!conflicts.contains(&conflict(0)) && conflicts.contains(&conflict(1)));
     assert_eq!(conflicts.iter().find(|one| one.id == conflict(9).id).unwrap().times, 2);
-    assert!(store.change(Durability::Full, |records| records.remove_conflict(&conflict(9).id)).unwrap());
-    assert!(!store.change(Durability::Full, |records| records.remove_conflict(&conflict(9).id)).unwrap());
+    let remove =
+        || store.change(Durability::Full, |records| records.remove_conflict(&conflict(9).id)).unwrap();
+    assert_eq!(remove().map(|removed| removed.between), Some(conflict(9).between));
+    assert_eq!(remove(), None);
 }
 
 fn who_looks_does_not_hold_up_who_changes(place: &StorePlace) {
@@ -223,4 +230,67 @@ fn a_check_does_not_wait_for_who_changes(place: &StorePlace) {
     let store = place.open();
     store.check().unwrap();
     store.change(Durability::Full, |_| store.check()).unwrap();
+}
+
+fn tokens_are_kept_as_digests_and_found_by_id_and_name(place: &StorePlace) {
+    let store = place.open();
+    let new = |name: &str, expires| {
+        AccessToken::new(name.parse().unwrap(), TokenRole::Operate, expires, NOW).unwrap().0
+    };
+    let (one, other) = (new("one", Some(Moment(99))), new("an-other", None));
+    let add = |token: &AccessToken| store.change(Durability::Full, |records| records.add_access_token(token));
+    assert!(add(&one).unwrap() && add(&other).unwrap());
+    assert!(!add(&new("one", None)).unwrap(), "there is one of this name");
+    drop(store);
+    let store = place.open();
+    let found = store.read(|records| Ok((records.access_token(&one.id)?, records.access_tokens()?))).unwrap();
+    assert_eq!(found, (Some(one.clone()), vec![other.clone(), one.clone()]));
+    let remove = || store.change(Durability::Full, |records| records.remove_access_token(&one.name)).unwrap();
+    assert_eq!((remove(), remove()), (Some(one.clone()), None));
+    let left = store.read(|records| Ok((records.access_token(&one.id)?, records.access_tokens()?))).unwrap();
+    assert_eq!(left, (None, vec![other]));
+}
+
+/// An entry about a machine, or about a conflict.
+fn record(machine: Option<MachineId>) -> AuditRecord {
+    let subject = match machine {
+        Some(id) => AuditSubject::machine(id, "a \0 name".into()),
+        None => AuditSubject::Conflict { id: "x".into(), address: None },
+    };
+    let (action, result) = (AuditAction::Deny, AuditResult::Done);
+    AuditRecord { actor: operator(), action, subject, result }
+}
+
+fn the_audit_log_counts_without_gaps_and_is_read_from_the_end(place: &StorePlace) {
+    let store = place.open();
+    let id = MachineId::random();
+    for (second, machine) in (0..5).zip([Some(id), None, Some(id), Some(MachineId::random()), Some(id)]) {
+        let add = |records: &mut MachineRecords<'_>| records.add_audit(record(machine), Moment(second));
+        let entry = store.change(Durability::Full, add).unwrap();
+        assert_eq!((entry.number, entry.time), (second + 1, Moment(second)));
+    }
+    drop(store);
+    let store = place.open();
+    let numbers = |before, machine, limit| -> Vec<u64> {
+        let query = AuditQuery { before, machine, limit };
+        let entries = store.read(|records| records.audit(query)).unwrap();
+        entries.into_iter().map(|entry| entry.number).collect()
+    };
+    assert_eq!(numbers(None, None, 10), [5, 4, 3, 2, 1]);
+    assert_eq!(numbers(Some(4), None, 2), [3, 2]);
+    assert_eq!(numbers(None, Some(id), 2), [5, 3]);
+    assert_eq!(numbers(Some(u64::MAX), Some(MachineId::random()), 10), [] as [u64; 0]);
+    let first = store.read(|records| records.audit(AuditQuery { before: Some(2), machine: None, limit: 1 }));
+    assert_eq!(first.unwrap()[0].record, record(Some(id)));
+}
+
+fn an_action_that_is_not_stored_leaves_no_entry(place: &StorePlace) {
+    let store = place.open();
+    let failed = store.change(Durability::Full, |records| -> Result<()> {
+        records.add_audit(record(None), NOW)?;
+        Err(anyhow!("the machine could not be stored"))
+    });
+    assert!(failed.is_err());
+    let all = AuditQuery { before: None, machine: None, limit: 10 };
+    assert_eq!(store.read(|records| records.audit(all)).unwrap(), []);
 }

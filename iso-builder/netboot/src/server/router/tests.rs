@@ -6,7 +6,7 @@ use crate::machines::machine::{DeploymentEvent, DeploymentState, Machine};
 use crate::machines::store::{Durability, MachineStore, SnapshotBody, TransactionBody, WriteLock};
 use crate::machines::token;
 use crate::server::health::{HealthCheck, look};
-use crate::test_support::{NODE, SECRETS, medium};
+use crate::test_support::{NODE, SECRETS, medium, operator};
 use base::progress::Sink;
 use model::release::MediumKind;
 
@@ -85,10 +85,9 @@ impl Bench {
     }
 
     fn act(&self, action: OperatorAction) {
-        self.router
-            .store
-            .act(&[self.machine().id.into()], action, &self.router.configurations(), NOW)
-            .unwrap();
+        let configurations = self.router.configurations();
+        let targets = [self.machine().id.into()];
+        self.router.store.act(&targets, action, &operator(), &configurations, NOW).unwrap();
     }
 
     fn report(&self, event: DeploymentEvent) {

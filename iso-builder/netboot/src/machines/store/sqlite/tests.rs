@@ -69,7 +69,9 @@ fn the_tables_of_an_earlier_version_are_changed_and_keep_what_is_in_them() {
     drop(store);
     // As version 1 left it.
     let connection = Connection::open(&path).unwrap();
-    connection.execute_batch("DROP TABLE runs; DROP TABLE logs").unwrap();
+    connection
+        .execute_batch("DROP TABLE runs; DROP TABLE logs; DROP TABLE access_tokens; DROP TABLE audit")
+        .unwrap();
     connection.pragma_update(None, "user_version", 1).unwrap();
     drop(connection);
     for _ in 0..2 {
