@@ -10,7 +10,7 @@ use base::size::ByteSize;
 use formats::oci::Repository;
 use model::architecture::Architecture;
 
-use crate::definition::OutputKind;
+use crate::definition::{ImageChoice, OutputKind};
 use crate::images::pull;
 use crate::lock::LockPolicy;
 use crate::pipeline::{
@@ -60,15 +60,31 @@ pub(super) struct BuildCommand {
 /// How the inputs of a definition are obtained.
 #[derive(Debug, clap::Args)]
 pub(super) struct InputArguments {
-    /// Of a definition with `architectures`, only this one.
-    #[arg(long, value_name = "ARCHITECTURE")]
-    architecture: Option<Architecture>,
+    #[command(flatten)]
+    images: ImageArguments,
     #[command(flatten)]
     policy: PolicyArguments,
     #[command(flatten)]
     cache: CacheArguments,
     #[command(flatten)]
     pull: PullArguments,
+}
+
+/// Which of the images of a definition are meant.
+#[derive(Debug, clap::Args)]
+pub(super) struct ImageArguments {
+    /// Of a definition with `architectures`, only this one.
+    #[arg(long, value_name = "ARCHITECTURE")]
+    architecture: Option<Architecture>,
+    /// Of a definition with `variants`, only this one. Repeatable.
+    #[arg(long = "variant", value_name = "NAME")]
+    variants: Vec<String>,
+}
+
+impl From<ImageArguments> for ImageChoice {
+    fn from(ImageArguments { architecture, variants }: ImageArguments) -> Self {
+        Self { architecture, variants }
+    }
 }
 
 /// The key of the modules of extensions.
@@ -93,9 +109,9 @@ struct PolicyArguments {
 
 impl From<InputArguments> for InputOptions {
     fn from(arguments: InputArguments) -> Self {
-        let InputArguments { architecture, policy, cache, pull } = arguments;
+        let InputArguments { images, policy, cache, pull } = arguments;
         let policy = LockPolicy { locked: policy.locked, offline: policy.offline };
-        Self { architecture, policy, module_key: None, pull: pull.into(), cache: cache.into() }
+        Self { images: images.into(), policy, module_key: None, pull: pull.into(), cache: cache.into() }
     }
 }
 
@@ -205,18 +221,23 @@ impl BuildCommand {
 
 /// What each build took and made, as a table.
 fn table(builds: &[FinishedBuild]) -> Vec<String> {
-    let mut rows = vec![["DEFINITION", "ARCHITECTURE", "TIME", "OUTPUTS", "MADE ANEW"].map(str::to_owned)];
-    rows.extend(builds.iter().map(|FinishedBuild { definition, files, made, report, .. }| {
+    let mut rows =
+        vec![["DEFINITION", "VARIANT", "ARCHITECTURE", "TIME", "OUTPUTS", "MADE ANEW"].map(str::to_owned)];
+    rows.extend(builds.iter().map(|FinishedBuild { definition, variant, files, made, report, .. }| {
         let size = ByteSize::bytes(files.iter().map(|file| file.size).sum());
         let made = if made.is_empty() { "nothing".to_owned() } else { made.join(", ") };
-        [told(definition), report.product.architecture.clone(), report.time(), size.to_string(), made]
+        let architecture = report.product.architecture.clone();
+        let variant = variant.clone().unwrap_or_default();
+        [told(definition), variant, architecture, report.time(), size.to_string(), made]
     }));
+    let has_variants = builds.iter().any(|build| build.variant.is_some());
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths = [0, 1, 2, 3].map(width);
-    let line = |row: &[String; 5]| {
-        let [definition, architecture, time, size, made] = row;
-        let [one, two, three, four] = widths;
-        format!("{definition:<one$}  {architecture:<two$}  {time:>three$}  {size:>four$}  {made}")
+    let widths = [0, 1, 2, 3, 4].map(width);
+    let line = |row: &[String; 6]| {
+        let [definition, variant, architecture, time, size, made] = row;
+        let [one, two, three, four, five] = widths;
+        let variant = if has_variants { format!("{variant:<two$}  ") } else { String::new() };
+        format!("{definition:<one$}  {variant}{architecture:<three$}  {time:>four$}  {size:>five$}  {made}")
     };
     rows.iter().map(line).collect()
 }

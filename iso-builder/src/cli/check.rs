@@ -8,7 +8,7 @@ use base::program::Context;
 use model::release::{MANIFEST, Release};
 use serde::Serialize;
 
-use super::build::OUTPUT;
+use super::build::{ImageArguments, OUTPUT};
 use crate::media::finished::machines::{CoveredRelease, FitVerdict, MachineFit, table};
 use crate::pipeline::{self, BuildCheck, CheckOptions, CheckReport, CheckState, InstallerChoice};
 
@@ -21,6 +21,8 @@ use crate::pipeline::{self, BuildCheck, CheckOptions, CheckReport, CheckState, I
 pub(super) struct CheckCommand {
     /// The image definition; `-` is standard input.
     definition: PathBuf,
+    #[command(flatten)]
+    images: ImageArguments,
     /// Fail if the lock file is absent or does not fit the definition, as `build --locked` does.
     #[arg(long)]
     locked: bool,
@@ -52,9 +54,9 @@ struct FleetReport {
 
 impl CheckCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        let Self { definition, locked, strict, installer: named, inventories, medium } = self;
-        let report =
-            pipeline::check(&CheckOptions { definition, installer: InstallerChoice::of(named), locked })?;
+        let Self { definition, images, locked, strict, installer: named, inventories, medium } = self;
+        let (images, installer) = (images.into(), InstallerChoice::of(named));
+        let report = pipeline::check(&CheckOptions { definition, images, installer, locked })?;
         let machines = inventories.map(|directory| machines(&report, medium, &directory)).transpose()?;
         let report = FleetReport { report, machines };
         context.show(&report, || {
@@ -115,9 +117,10 @@ fn line(check: &BuildCheck) -> String {
         CheckState::Unknown => "unknown",
     };
     let message = check.message.trim().trim_start_matches("error: ").replace('\n', "\n         ");
-    let architecture =
-        check.architecture.map(|architecture| format!(" ({architecture})")).unwrap_or_default();
-    format!("{state:<8} {}{architecture}: {message}", check.part)
+    let architecture = check.architecture.map(|architecture| architecture.to_string());
+    let image: Vec<_> = check.variant.iter().cloned().chain(architecture).collect();
+    let image = if image.is_empty() { String::new() } else { format!(" ({})", image.join(", ")) };
+    format!("{state:<8} {}{image}: {message}", check.part)
 }
 
 fn verdict(report: &CheckReport, strict: bool) -> Result<()> {

@@ -4,23 +4,22 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use base::program::Context;
-use model::architecture::Architecture;
 use serde_json::json;
 
-use super::build::{CacheArguments, PullArguments};
+use super::build::{CacheArguments, ImageArguments, PullArguments};
 use crate::lock::LockPolicy;
 use crate::pipeline::{self, InputOptions, WrittenLock};
 
 /// Resolve every input of a definition to a digest and write DEFINITION.lock beside it.
 ///
-/// For a definition with `architectures`, each has a lock file of its own, DEFINITION.ARCHITECTURE.lock.
+/// Of a definition with `variants`, each has a lock file of its own, DEFINITION.VARIANT.lock; of one with `architectures`, each has
+/// DEFINITION.ARCHITECTURE.lock or DEFINITION.VARIANT.ARCHITECTURE.lock.
 #[derive(Debug, clap::Args)]
 pub(super) struct LockCommand {
     /// The image definition; `-` is standard input.
     definition: PathBuf,
-    /// Of a definition with `architectures`, only this one.
-    #[arg(long, value_name = "ARCHITECTURE")]
-    architecture: Option<Architecture>,
+    #[command(flatten)]
+    images: ImageArguments,
     #[command(flatten)]
     cache: CacheArguments,
     #[command(flatten)]
@@ -30,7 +29,7 @@ pub(super) struct LockCommand {
 impl LockCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         let options = InputOptions {
-            architecture: self.architecture,
+            images: self.images.into(),
             policy: LockPolicy::default(),
             module_key: None,
             pull: self.pull.into(),

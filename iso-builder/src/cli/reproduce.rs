@@ -30,6 +30,9 @@ pub(super) struct ReproduceCommand {
     /// directory.
     #[arg(long, value_name = "FILE")]
     definition: Option<PathBuf>,
+    /// The variant of the definition that the release is; by default the one that the release names.
+    #[arg(long, value_name = "NAME")]
+    variant: Option<String>,
     /// Use no network: a download that is not in the cache is an error.
     #[arg(long)]
     offline: bool,
@@ -71,6 +74,7 @@ impl ReproduceCommand {
         let options = ReproduceOptions {
             release: self.release,
             definition: self.definition,
+            variant: self.variant,
             installer: InstallerChoice::of(self.installer),
             offline: self.offline,
             module_key: self.modules.module_key,

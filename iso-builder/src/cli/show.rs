@@ -16,11 +16,14 @@ use crate::definition;
 pub(super) struct ShowCommand {
     /// The image definition; `-` is standard input.
     definition: PathBuf,
+    /// Of a definition with `variants`, this one.
+    #[arg(long, value_name = "NAME")]
+    variant: Option<String>,
 }
 
 impl ShowCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        let shown = definition::show(&self.definition)?;
+        let shown = definition::show(&self.definition, self.variant.as_deref())?;
         context.show(&shown, || shown.yaml.clone())
     }
 }

@@ -1,5 +1,5 @@
 //! The texts of a definition: its own and, by `extends`, those that it builds on. They become one tree, and every place in it
-//! still says which text it is in.
+//! still says which text it is in. With variants there is one tree for each of them.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,7 @@ use super::extend;
 use super::formats::PathTarget;
 use super::shape::{EXTENDS, schema, shape};
 use super::spellings;
+use super::variants::{self, Variant};
 
 /// How many definitions one can build on.
 const DEPTH: usize = 16;
@@ -49,6 +50,16 @@ pub struct ExtendedDefinition {
 #[derive(Debug)]
 pub(super) struct Chain(Vec<ChainLink>);
 
+/// The document of a definition, or of one of its variants.
+#[derive(Debug)]
+pub(super) struct WholeDocument {
+    /// The name of the variant, and where it is written.
+    pub variant: Option<(String, Span)>,
+    pub root: TreeNode,
+    /// The mistakes in how its texts build on each other.
+    pub problems: Vec<Problem>,
+}
+
 #[derive(Debug)]
 struct ChainLink {
     source: DefinitionText,
@@ -59,13 +70,13 @@ struct ChainLink {
 }
 
 impl Chain {
-    /// Reads `first` and what it extends. Returns the texts, the tree that they are together, and the mistakes in how they
-    /// build on each other.
+    /// Reads `first` and what it extends. Returns the texts, and the documents that they are together: one, or one for each variant.
     pub(super) fn read(
         first: DefinitionText,
         read: ReadText<'_>,
-    ) -> Result<(Self, TreeNode, Vec<Problem>), Invalid> {
+    ) -> Result<(Self, Vec<WholeDocument>), Invalid> {
         let (mut chain, mut trees, mut problems) = (Self(Vec::new()), Vec::new(), Vec::new());
+        let mut variants = None;
         let mut next = Some((PathBuf::new(), first));
         while let Some((path, source)) = next.take() {
             let directory = path.parent().unwrap_or(Path::new("")).to_owned();
@@ -80,8 +91,11 @@ impl Chain {
                     }
                 }
             }
-            spellings::publish_names(&mut root, schema());
-            spellings::list_singles(&mut root, schema());
+            let own_variants = variants::taken(&mut root);
+            if trees.is_empty() {
+                variants = own_variants.map(|node| variants::listed(node, &mut problems));
+            }
+            respelled(&mut root);
             relocate(&mut root, shape(), &directory);
             trees.push(root);
         }
@@ -89,8 +103,18 @@ impl Chain {
         while let Some(own) = trees.pop() {
             whole = Some(extend::merge(whole, own, schema(), &mut problems));
         }
-        let whole = whole.unwrap_or(TreeNode { span: DOCUMENT_BEGIN, kind: NodeKind::Map(Vec::new()) });
-        Ok((chain, whole, problems))
+        let root = whole.unwrap_or(TreeNode { span: DOCUMENT_BEGIN, kind: NodeKind::Map(Vec::new()) });
+        let variant_of = |Variant { name, mut part }: Variant| {
+            let (place, mut problems) = (part.span, problems.clone());
+            respelled(&mut part);
+            let root = extend::merge(Some(root.clone()), part, schema(), &mut problems);
+            WholeDocument { variant: Some((name, place)), root, problems }
+        };
+        let documents: Vec<_> = variants.into_iter().flatten().map(variant_of).collect();
+        match documents.is_empty() {
+            true => Ok((chain, vec![WholeDocument { variant: None, root, problems }])),
+            false => Ok((chain, documents)),
+        }
     }
 
     /// Adds a text; returns its tree.
@@ -190,6 +214,12 @@ impl Chain {
         }
         Invalid(all)
     }
+}
+
+/// Turns what may be spelled in another way into the form that texts are merged in.
+fn respelled(root: &mut TreeNode) {
+    spellings::publish_names(root, schema());
+    spellings::list_singles(root, schema());
 }
 
 /// Takes the value of `extends` out of a document.

@@ -2,11 +2,13 @@
 //!
 //! A definition may build on others: [`chain`] reads all of their texts, and [`extend`] makes one document of them, which
 //! [`show`] prints. It is read as install configurations are: [`read`] compares the document with the [`shape`] of the types
-//! here and the [`formats`] of its texts, and [`rules`] check how values fit together. [`spellings`] are forms that definitions
+//! here and the [`formats`] of its texts, and [`rules`] check how values fit together. Of a definition with [`variants`] each is a
+//! document of its own, and [`choice`] says which of them a command is about. [`spellings`] are forms that definitions
 //! may have and configurations may not; [`dialect`] has the words of other builders.
 
 mod architectures;
 mod chain;
+mod choice;
 mod dialect;
 mod extend;
 mod firmware;
@@ -21,6 +23,7 @@ mod show;
 mod spellings;
 #[cfg(test)]
 mod tests;
+mod variants;
 
 use std::path::PathBuf;
 
@@ -37,6 +40,7 @@ use crate::signing::spec::TrustSpec;
 use crate::workloads::spec::{ChartSpec, ManifestSpec};
 
 pub use chain::ExtendedDefinition;
+pub use choice::ImageChoice;
 pub use firmware::FirmwareChoice;
 pub use outputs::{DiskSpec, OutputKind};
 pub use profile::Profile;

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use base::files::named;
@@ -18,14 +18,14 @@ use model::config::Invalid;
 use transfer::download::RetryPolicy;
 use transfer::registry::{Client, Settings};
 
-use super::chain::{Chain, DOCUMENT_BEGIN, DefinitionText, ExtendedDefinition, ReadText};
+use super::chain::{Chain, DOCUMENT_BEGIN, DefinitionText, ExtendedDefinition, ReadText, WholeDocument};
+use super::choice::{self, ImageChoice, ImageSet};
 use super::dialect::DefinitionDialect;
 use super::formats::PathTarget;
 use super::rules::Search;
 use super::shape::{schema, shape};
 use super::show::ShownDefinition;
-use super::{Definition, rules, spellings};
-use crate::wording::enumerated;
+use super::{Definition, rules, spellings, variants};
 
 /// A definition, with the file that its paths are relative to.
 #[derive(Clone, Debug)]
@@ -33,68 +33,75 @@ pub struct LoadedDefinition {
     /// The path of the definition; `-` where it came by standard input, and its paths are relative to the current directory.
     pub file: PathBuf,
     pub digest: Digest,
+    /// Which of its variants it is, if it has some.
+    pub variant: Option<String>,
     pub definition: Definition,
     /// The definitions that it extends, the nearest first.
     pub extended: Vec<ExtendedDefinition>,
 }
 
 impl LoadedDefinition {
-    /// Reads and checks a definition of one architecture.
+    /// Reads and checks a definition of one image.
     ///
     /// # Errors
-    /// As of [`LoadedDefinition::read_each`]; [`Class::Invalid`] if the definition is for several architectures.
+    /// As of [`LoadedDefinition::read_each`]; [`Class::Invalid`] if the definition has several variants or architectures.
     pub fn read(file: &Path) -> Result<Self> {
-        Self::read_one(file, None)
+        Self::read_one(file, &ImageChoice::default())
     }
 
-    /// Reads and checks a definition, for its only architecture or for that which is named.
+    /// Reads and checks a definition, for the only image that is meant.
     ///
     /// # Errors
-    /// As of [`LoadedDefinition::read_each`]; [`Class::Invalid`] if the definition is for several architectures and none is named.
-    pub fn read_one(file: &Path, only: Option<Architecture>) -> Result<Self> {
-        let mut each = Self::read_each(file, only)?;
+    /// As of [`LoadedDefinition::read_each`]; [`Class::Invalid`] if several are meant.
+    pub fn read_one(file: &Path, choice: &ImageChoice) -> Result<Self> {
+        let mut each = Self::read_each(file, choice)?;
         match each.pop() {
             Some(loaded) if each.is_empty() => Ok(loaded),
-            _ => {
-                let what = format!("{} is for more than one architecture", named::told(file));
-                Err(Failure::new(Class::Invalid, what).hint("Name one: --architecture amd64.").into())
+            last => {
+                let all: Vec<_> = each.iter().chain(&last).map(|loaded| loaded.variant.as_deref()).collect();
+                Err(choice::several(file, &all).into())
             }
         }
     }
 
-    /// Reads and checks a definition, once for each of its architectures, or only for one of them. All mistakes are reported together,
-    /// up to a hundred; paths must exist.
+    /// Reads and checks a definition, once for each image that is meant: for each of its variants, each of their architectures.
+    /// All mistakes are reported together, up to a hundred; paths must exist.
     ///
     /// # Errors
-    /// [`Class::Invalid`] if it cannot be read, has mistakes, or is not for the architecture `only`.
-    pub fn read_each(file: &Path, only: Option<Architecture>) -> Result<Vec<Self>> {
+    /// [`Class::Invalid`] if it cannot be read, has mistakes, or does not have what `choice` names.
+    pub fn read_each(file: &Path, choice: &ImageChoice) -> Result<Vec<Self>> {
         let search = |path: &Path, target: PathTarget| {
             let path = beside(file, path);
             if target.is_at(&path) { Ok(()) } else { Err(path) }
         };
         let (digest, read) = read(file, &search)?;
         let extended = read.chain.extended();
-        let whole = read.definition;
-        let all = if whole.architectures.is_empty() {
-            vec![whole.architecture]
-        } else {
-            whole.architectures.clone()
+        let of = |(at, architecture): (usize, Architecture)| {
+            let ReadVariant { name, definition, .. } = &read.variants[at];
+            Self {
+                file: file.to_owned(),
+                digest,
+                variant: name.clone(),
+                definition: definition.clone().for_architecture(architecture),
+                extended: extended.clone(),
+            }
         };
-        if let Some(other) = only.filter(|only| !all.contains(only)) {
-            let what = format!("{} is not for {other}", named::told(file));
-            let why = anyhow!("it is for {}", enumerated(&all));
-            let hint =
-                format!("Leave out --architecture, or set `architectures: [{}]`.", joined(&all, other));
-            return Err(Failure::new(Class::Invalid, what).because(why).hint(hint).into());
-        }
-        let wanted = all.into_iter().filter(|architecture| only.is_none_or(|only| only == *architecture));
-        let of = |architecture| Self {
-            file: file.to_owned(),
-            digest,
-            definition: whole.clone().for_architecture(architecture),
-            extended: extended.clone(),
-        };
-        Ok(wanted.map(of).collect())
+        Ok(choice.of(&read.images(), file)?.into_iter().map(of).collect())
+    }
+
+    /// What tells this image from the others of its definition: its variant, and its architecture where the definition has several.
+    #[must_use]
+    pub fn own_names(&self) -> Vec<&str> {
+        let architecture = self.definition.own_architecture().map(Architecture::debian);
+        self.variant.as_deref().into_iter().chain(architecture).collect()
+    }
+
+    /// The path of the definition for people, with the image of it that is meant if it has several.
+    #[must_use]
+    pub fn told(&self) -> String {
+        let own = self.own_names();
+        let names = if own.is_empty() { String::new() } else { format!(" ({})", own.join(", ")) };
+        format!("{}{names}", named::told(&self.file))
     }
 
     /// A path of the definition, relative to the current directory.
@@ -116,19 +123,23 @@ impl LoadedDefinition {
     }
 }
 
-/// The elements of the list `architectures` with one more.
-fn joined(all: &[Architecture], other: Architecture) -> String {
-    let names: Vec<_> = all.iter().copied().chain([other]).map(Architecture::debian).collect();
-    names.join(", ")
-}
-
-/// A definition as it is after `extends`; whether its paths exist is not checked.
+/// A definition as it is after `extends`, or one of its variants; whether its paths exist is not checked.
 ///
 /// # Errors
-/// As of [`LoadedDefinition::read`].
-pub fn show(file: &Path) -> Result<ShownDefinition> {
+/// As of [`LoadedDefinition::read`]; [`Class::Invalid`] if it has several variants and none is named.
+pub fn show(file: &Path, variant: Option<&str>) -> Result<ShownDefinition> {
     let (_, read) = read(file, &|_, _| Ok(()))?;
-    Ok(read.shown())
+    let variants = variant.into_iter().map(str::to_owned).collect();
+    let choice = ImageChoice { architecture: None, variants };
+    let mut meant: Vec<_> = choice.of(&read.images(), file)?.into_iter().map(|(at, _)| at).collect();
+    meant.dedup();
+    match &meant[..] {
+        [at] => Ok(read.variants[*at].shown(&read.chain)),
+        _ => {
+            let names: Vec<_> = read.variants.iter().map(|variant| variant.name.as_deref()).collect();
+            Err(choice::several(file, &names).into())
+        }
+    }
 }
 
 fn read(file: &Path, search: Search<'_>) -> Result<(Digest, ReadDefinition)> {
@@ -158,26 +169,47 @@ fn beside(file: &Path, path: &Path) -> PathBuf {
     file.parent().unwrap_or(Path::new("")).join(path)
 }
 
-/// A definition with the document that it is after `extends`.
+/// A definition with the texts that it is made of.
 #[derive(Debug)]
 pub(super) struct ReadDefinition {
+    pub chain: Chain,
+    /// One without a name where there is no variant.
+    pub variants: Vec<ReadVariant>,
+}
+
+/// A definition, or one of its variants, with the document that it is after `extends`.
+#[derive(Debug)]
+pub(super) struct ReadVariant {
+    pub name: Option<String>,
     /// With the packages of all architectures.
     pub definition: Definition,
-    pub chain: Chain,
     pub root: TreeNode,
     /// The characters of the texts that must not be shown.
     pub hidden: Vec<Range<usize>>,
 }
 
 impl ReadDefinition {
-    pub(super) fn shown(&self) -> ShownDefinition {
+    fn images(&self) -> Vec<ImageSet> {
+        let of = |ReadVariant { name, definition, .. }: &ReadVariant| {
+            let architectures = match &definition.architectures[..] {
+                [] => vec![definition.architecture],
+                several => several.to_vec(),
+            };
+            ImageSet { name: name.clone(), architectures }
+        };
+        self.variants.iter().map(of).collect()
+    }
+}
+
+impl ReadVariant {
+    pub(super) fn shown(&self, chain: &Chain) -> ShownDefinition {
         let whole = self.definition.clone();
         // One for several architectures is shown as it is, with the packages of all.
         let definition = match whole.architectures.is_empty() {
             true => whole.for_architecture(self.definition.architecture),
             false => whole,
         };
-        ShownDefinition::of(&definition, &self.chain, &self.root, &self.hidden)
+        ShownDefinition::of(&definition, chain, &self.root, &self.hidden)
     }
 }
 
@@ -187,7 +219,40 @@ pub(super) fn parse(
     others: ReadText<'_>,
     search: Search<'_>,
 ) -> Result<ReadDefinition, Invalid> {
-    let (chain, mut root, problems) = Chain::read(first, others)?;
+    let (chain, documents) = Chain::read(first, others)?;
+    let (mut variants, mut problems, mut hidden) = (Vec::new(), Vec::<Problem>::new(), Vec::new());
+    for document in documents {
+        match checked(document, search) {
+            Ok(variant) => variants.push(variant),
+            Err((found, ranges)) => {
+                // What variants have in common has the same mistakes in each.
+                let told = |one: &Problem, all: &[Problem]| {
+                    let same = |other: &Problem| {
+                        (one.span, &one.path, &one.message) == (other.span, &other.path, &other.message)
+                    };
+                    all.iter().any(same)
+                };
+                for problem in found {
+                    if !told(&problem, &problems) {
+                        problems.push(problem);
+                    }
+                }
+                hidden.extend(ranges);
+            }
+        }
+    }
+    match problems.is_empty() {
+        true => Ok(ReadDefinition { chain, variants }),
+        false => Err(chain.diagnose(&problems, &hidden)),
+    }
+}
+
+/// The mistakes of a document, and the characters of the texts that must not be shown.
+type Mistakes = (Vec<Problem>, Vec<Range<usize>>);
+
+/// Checks a document.
+fn checked(document: WholeDocument, search: Search<'_>) -> Result<ReadVariant, Mistakes> {
+    let WholeDocument { variant, mut root, problems } = document;
     spellings::settle(&mut root, schema());
     let mut walk = ShapeCheck::new(&DefinitionDialect);
     // After a mistake in `extends`, missing keys are only a consequence.
@@ -211,9 +276,14 @@ pub(super) fn parse(
         let message = "the definition holds a value that cannot be used";
         walk.problems.push(Problem::new(DOCUMENT_BEGIN, "", "invalid-value", message));
     }
-    match definition {
-        Ok(definition) => Ok(ReadDefinition { definition, chain, root, hidden: walk.hidden }),
-        Err(()) => Err(chain.diagnose(&walk.problems, &walk.hidden)),
+    let (problems, hidden) = (walk.problems, walk.hidden);
+    match (definition, variant) {
+        (Ok(definition), variant) => {
+            let name = variant.map(|(name, _)| name);
+            Ok(ReadVariant { name, definition, root, hidden })
+        }
+        (Err(()), Some((name, place))) => Err((variants::located(problems, &name, place), hidden)),
+        (Err(()), None) => Err((problems, hidden)),
     }
 }
 

@@ -10,9 +10,11 @@ use super::formats::FORMATS;
 
 /// The key that names the definition to build on.
 pub(super) const EXTENDS: &str = "extends";
+/// The key that has the variants.
+pub(super) const VARIANTS: &str = "variants";
 
 /// The JSON Schema of a definition after `extends`, with all references resolved, and with the deprecated `registries.auths`,
-/// which is read and not published. It has `extends` itself, for hints.
+/// which is read and not published. It has `extends` and `variants` themselves, for hints.
 pub(super) fn schema() -> &'static Value {
     static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
         let mut schema = inline_schema::<Definition>();
@@ -20,13 +22,14 @@ pub(super) fn schema() -> &'static Value {
         let auth = registries["configs"]["additionalProperties"]["properties"]["auth"].clone();
         registries["auths"] = json!({ "type": "object", "additionalProperties": without_null(&auth) });
         schema["properties"][EXTENDS] = json!({ "type": ["string", "null"] });
+        schema["properties"][VARIANTS] = json!({ "type": ["object", "null"] });
         schema
     });
     &SCHEMA
 }
 
-/// The JSON Schema of what people write: it has `extends`, lists may be changed by `add` and `remove`, and a definition that
-/// extends another one needs no key.
+/// The JSON Schema of what people write: it has `extends` and `variants`, lists may be changed by `add` and `remove`, and a definition that
+/// extends another one, or has variants, needs no key.
 #[must_use]
 pub fn published_schema() -> Value {
     let mut schema = inline_schema::<Definition>();
@@ -34,6 +37,15 @@ pub fn published_schema() -> Value {
     if let Some(keys) = schema["properties"].as_object_mut() {
         keys.values_mut().for_each(changeable);
     }
+    let part = json!({ "type": ["object", "null"], "properties": schema["properties"], "additionalProperties": false });
+    schema["properties"][VARIANTS] = json!({
+        "type": ["object", "null"],
+        "description": "Images that differ in a part, by their names: what each has in place of the rest of this definition, in the \
+                        manner of `extends`. A build makes the outputs of each, in a directory with its name, and each has a lock \
+                        file of its own, `DEFINITION.VARIANT.lock`. A definition that extends this one does not inherit them.",
+        "propertyNames": { "pattern": "^[a-z0-9][a-z0-9-]{0,62}$" },
+        "additionalProperties": part,
+    });
     schema["properties"][EXTENDS] = json!({
         "type": ["string", "null"],
         "description": "The definition that this one builds on: a path relative to this file, or `minimal`, which the builder \
@@ -43,7 +55,8 @@ pub fn published_schema() -> Value {
     if let Some(keys) = schema.as_object_mut() {
         keys.remove("required");
     }
-    schema["anyOf"] = json!([{ "required": [EXTENDS] }, { "required": required }]);
+    schema["anyOf"] =
+        json!([{ "required": [EXTENDS] }, { "required": [VARIANTS] }, { "required": required }]);
     schema
 }
 
@@ -158,6 +171,7 @@ mod tests {
             "images.preload[].cmd[]",
             "images.preload[].entrypoint[]",
             "packages.suite",
+            "variants.*",
         ];
         assert_eq!(free, expected);
     }

@@ -109,8 +109,8 @@ pub(super) fn settle(node: &mut TreeNode, schema: &Value) {
 
 /// The schema of this key's value; null if there is no such key.
 pub(super) fn property<'s>(schema: &'s Value, key: &str) -> &'s Value {
-    let variants = schema["oneOf"].as_array().into_iter().flatten();
-    let groups = std::iter::once(schema).chain(variants);
+    let options = schema["oneOf"].as_array().into_iter().flatten();
+    let groups = std::iter::once(schema).chain(options);
     let found = groups.map(|group| &group["properties"][key]).find(|property| !property.is_null());
     found.unwrap_or(&schema["additionalProperties"])
 }

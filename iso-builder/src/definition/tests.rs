@@ -2,6 +2,7 @@
 
 mod architectures;
 mod extends;
+mod variants;
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +16,7 @@ use proptest::prelude::*;
 
 use super::chain::DefinitionText;
 use super::formats::PathTarget;
-use super::read::{alone, parse};
+use super::read::{ReadDefinition, ReadVariant, alone, parse};
 use super::{Base, Definition, LoadedDefinition};
 
 const REQUIRED_KEYS: &str = "id: a\nname: A\nversion: '1'\nbase: {debian: {include: [dash]}}\n";
@@ -71,18 +72,24 @@ fn nothing_else(path: &Path) -> anyhow::Result<DefinitionText> {
     anyhow::bail!("there is no {}", path.display())
 }
 
+/// The only image of a definition.
+fn only(read: ReadDefinition) -> Definition {
+    let [variant] = <[ReadVariant; 1]>::try_from(read.variants).unwrap();
+    variant.definition
+}
+
 /// Reads a definition; its paths are relative to the current directory.
 fn read(text: &str) -> Result<Definition, Invalid> {
     let search = |path: &Path, target: PathTarget| match target.is_at(path) {
         true => Ok(()),
         false => Err(path.to_owned()),
     };
-    parse(alone(text), &nothing_else, &search).map(|read| read.definition)
+    parse(alone(text), &nothing_else, &search).map(only)
 }
 
 /// Reads a definition whose files are all there.
 fn read_form(text: &str) -> Result<Definition, Invalid> {
-    parse(alone(text), &nothing_else, &|_, _| Ok(())).map(|read| read.definition)
+    parse(alone(text), &nothing_else, &|_, _| Ok(())).map(only)
 }
 
 fn told(text: &str) -> Vec<(usize, usize, String, Option<String>)> {
@@ -295,7 +302,7 @@ fn every_definition_of_the_repository_is_what_its_types_make_of_it_and_has_the_b
     for file in files {
         let loaded = LoadedDefinition::read(&file).unwrap();
         assert_eq!(loaded.definition.version, env!("CARGO_PKG_VERSION"), "{}", file.display());
-        let text = super::show(&file).unwrap().yaml;
+        let text = super::show(&file, None).unwrap().yaml;
         let shown: Definition = serde_saphyr::from_str(&text).unwrap();
         let shown = shown.for_architecture(loaded.definition.architecture);
         assert_eq!(loaded.definition, shown, "{}", file.display());
@@ -420,10 +427,10 @@ proptest! {
         let own = if change { "extends: b\nbase: {debian: {include: {add: [aa], remove: [dash]}}}\n" } else { "extends: b\n" };
         let others = |_: &Path| Ok(DefinitionText { name: "b".into(), identity: "b".into(), text: mutated.clone() });
         if let Ok(read) = parse(alone(own), &others, &|_, _| Ok(())) {
-            let shown = read.shown().yaml;
+            let shown = read.variants[0].shown(&read.chain).yaml;
             let again = read_form(&shown).map_err(|told| told.to_string());
             // The text of a definition for debugging has no secrets, as the one that is shown.
-            prop_assert_eq!(format!("{again:?}"), format!("{:?}", Ok::<_, String>(read.definition)), "{}", shown);
+            prop_assert_eq!(format!("{again:?}"), format!("{:?}", Ok::<_, String>(only(read))), "{}", shown);
         }
     }
 }

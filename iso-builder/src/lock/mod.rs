@@ -1,5 +1,5 @@
-//! The lock file: every input of a build by digest. Written beside the definition as `DEFINITION.lock`, or as
-//! `DEFINITION.ARCHITECTURE.lock` for each of several architectures.
+//! The lock file: every input of a build by digest. Written beside the definition as `DEFINITION.lock`; of several variants each has
+//! `DEFINITION.VARIANT.lock`, and of several architectures each `DEFINITION.ARCHITECTURE.lock` or `DEFINITION.VARIANT.ARCHITECTURE.lock`.
 //!
 //! It has each Debian package with its URL, size and SHA-256; each image of a registry with its digest; the files of
 //! the Kubernetes distribution; the base if it is a file or directory; archives and layouts of images; the definitions that
@@ -133,32 +133,34 @@ impl LockRequest {
 const STANDARD_INPUT: &str = "standard-input";
 
 impl Lock {
-    /// The path of a definition's lock file; `own` is the architecture if each of the definition has one of its own. A definition that
+    /// The path of a definition's lock file; `own` are the [names](LoadedDefinition::own_names) of one of its images. A definition that
     /// comes by standard input has its lock file in the current directory.
     #[must_use]
-    pub fn path(definition: &Path, own: Option<Architecture>) -> PathBuf {
+    pub fn path(definition: &Path, own: &[&str]) -> PathBuf {
         let mut name = match named::is_standard(definition) {
             true => STANDARD_INPUT.into(),
             false => definition.as_os_str().to_owned(),
         };
-        if let Some(architecture) = own {
-            name.push(format!(".{architecture}"));
+        for own in own {
+            name.push(format!(".{own}"));
         }
         name.push(".lock");
         name.into()
     }
 
-    /// The path of the lock file of a definition that was read for one architecture.
+    /// The path of the lock file of an image of a definition.
     #[must_use]
     pub fn path_of(loaded: &LoadedDefinition) -> PathBuf {
-        Self::path(&loaded.file, loaded.definition.own_architecture())
+        Self::path(&loaded.file, &loaded.own_names())
     }
 
-    /// The lock file of a definition, which is not read, for one architecture: that of this architecture alone if there is one.
+    /// The lock file of a definition, which is not read, or of one of its variants, for one architecture: that of this architecture alone if
+    /// there is one.
     #[must_use]
-    pub fn found(definition: &Path, architecture: Architecture) -> PathBuf {
-        let own = Self::path(definition, Some(architecture));
-        if own.is_file() { own } else { Self::path(definition, None) }
+    pub fn found(definition: &Path, variant: Option<&str>, architecture: Architecture) -> PathBuf {
+        let names: Vec<_> = variant.into_iter().chain([architecture.debian()]).collect();
+        let own = Self::path(definition, &names);
+        if own.is_file() { own } else { Self::path(definition, &names[..names.len() - 1]) }
     }
 
     /// Reads the lock file; none if there is none.
@@ -240,12 +242,11 @@ mod tests {
 
     #[test]
     fn a_definition_of_standard_input_has_a_lock_that_is_no_option_and_no_hidden_file() {
-        let path = |definition: &str, own| Lock::path(Path::new(definition), own);
-        assert_eq!(path("-", None), Path::new("standard-input.lock"));
-        assert_eq!(path("a/image.yaml", None), Path::new("a/image.yaml.lock"));
-        let own = Some(Architecture::Arm64);
-        assert_eq!(path("-", own), Path::new("standard-input.arm64.lock"));
-        assert_eq!(path("a/image.yaml", own), Path::new("a/image.yaml.arm64.lock"));
+        let path = |definition: &str, own: &[&str]| Lock::path(Path::new(definition), own);
+        assert_eq!(path("-", &[]), Path::new("standard-input.lock"));
+        assert_eq!(path("a/image.yaml", &[]), Path::new("a/image.yaml.lock"));
+        assert_eq!(path("-", &["arm64"]), Path::new("standard-input.arm64.lock"));
+        assert_eq!(path("a/image.yaml", &["edge", "arm64"]), Path::new("a/image.yaml.edge.arm64.lock"));
     }
 
     #[test]

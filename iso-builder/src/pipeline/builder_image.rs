@@ -63,7 +63,7 @@ pub struct BuilderImageOptions {
 
 /// Makes the image and writes it as an OCI image layout.
 pub fn builder_image(options: &BuilderImageOptions, progress: &Progress) -> Result<ImageReport> {
-    let loaded = LoadedDefinition::read_one(&options.definition, options.inputs.architecture)?;
+    let loaded = LoadedDefinition::read_one(&options.definition, &options.inputs.images)?;
     check_definition(&loaded)?;
     let architecture = loaded.definition.architecture;
     let installer = program::check(&options.installer.path(architecture)?, architecture)?;

@@ -17,7 +17,7 @@ use trust::Revocations;
 use super::inputs::{built, shipped};
 use super::program::InstallerChoice;
 use super::{base_contents, base_listing, configuration, extension_inputs, host_programs, program, signing};
-use crate::definition::{Base, Definition, FirmwareChoice, LoadedDefinition};
+use crate::definition::{Base, Definition, FirmwareChoice, ImageChoice, LoadedDefinition};
 use crate::extensions::ExtensionSpec;
 use crate::firmware::{self, FirmwareSet, FirmwareSize};
 use crate::images::PreloadSource;
@@ -34,6 +34,8 @@ use crate::workloads;
 #[derive(Clone, Debug)]
 pub struct CheckOptions {
     pub definition: PathBuf,
+    /// Which of its images are checked.
+    pub images: ImageChoice,
     /// The `installer` executable that goes into the OS image.
     pub installer: InstallerChoice,
     /// True if a missing or outdated lock file is an error.
@@ -52,6 +54,9 @@ pub struct CheckReport {
 #[derive(Clone, Debug, Serialize)]
 pub struct BuildCheck {
     pub part: &'static str,
+    /// Where the variants of the definition differ in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub variant: Option<String>,
     /// Where the architectures of the definition differ in it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub architecture: Option<Architecture>,
@@ -74,18 +79,23 @@ pub enum CheckState {
 
 type Finding = (CheckState, String);
 
-/// Checks a definition and everything that it refers to, for each of its architectures.
+/// The variant and the architecture that tell an image from others of its definition.
+type ImageName = (Option<String>, Option<Architecture>);
+
+/// Checks a definition and everything that it refers to, for each of its variants and architectures.
 ///
 /// # Errors
 /// [`Class::Invalid`] if the definition itself is none, with all of its mistakes. Everything else is in the report.
 pub fn check(options: &CheckOptions) -> Result<CheckReport> {
-    let definitions = LoadedDefinition::read_each(&options.definition, None)?;
-    let reports =
-        definitions.iter().map(|loaded| Ok((loaded.definition.architecture, check_one(loaded, options)?)));
+    let definitions = LoadedDefinition::read_each(&options.definition, &options.images)?;
+    let reports = definitions.iter().map(|loaded| {
+        let image = (loaded.variant.clone(), loaded.definition.own_architecture());
+        Ok((image, check_one(loaded, options)?))
+    });
     Ok(CheckReport::joined(reports.collect::<Result<_>>()?, &options.definition))
 }
 
-/// Checks a definition for one architecture.
+/// Checks one image of a definition.
 fn check_one(loaded: &LoadedDefinition, options: &CheckOptions) -> Result<CheckReport> {
     let scratch = tempfile::tempdir().context("making a scratch directory")?;
     let definition = &loaded.definition;
@@ -114,9 +124,8 @@ fn check_one(loaded: &LoadedDefinition, options: &CheckOptions) -> Result<CheckR
 }
 
 impl CheckReport {
-    /// One report of those for each architecture. A part of which all say the same is in it once.
-    fn joined(reports: Vec<(Architecture, Self)>, definition: &Path) -> Self {
-        let several = reports.len() > 1;
+    /// One report of those for each image. A part of which all say the same is in it once.
+    fn joined(reports: Vec<(ImageName, Self)>, definition: &Path) -> Self {
         let mut whole =
             Self { definition: definition.to_owned(), product: String::new(), checks: Vec::new() };
         let mut parts: Vec<&str> = Vec::new();
@@ -128,19 +137,19 @@ impl CheckReport {
         for part in parts {
             let found: Vec<_> = reports
                 .iter()
-                .map(|(architecture, report)| {
-                    (*architecture, report.checks.iter().find(|check| check.part == part))
-                })
+                .map(|(image, report)| (image, report.checks.iter().find(|check| check.part == part)))
                 .collect();
             let said = |check: Option<&BuildCheck>| check.map(|check| (check.state, check.message.clone()));
             let is_same = found.iter().all(|(_, check)| said(*check) == said(found[0].1));
             let count = if is_same { 1 } else { found.len() };
-            whole.checks.extend(found.into_iter().take(count).filter_map(|(architecture, check)| {
-                let architecture = Some(architecture).filter(|_| several && !is_same);
-                Some(BuildCheck { architecture, ..check?.clone() })
+            whole.checks.extend(found.into_iter().take(count).filter_map(|(image, check)| {
+                let (variant, architecture) = if is_same { (None, None) } else { image.clone() };
+                Some(BuildCheck { variant, architecture, ..check?.clone() })
             }));
         }
-        whole.product = reports.into_iter().next().map(|(_, report)| report.product).unwrap_or_default();
+        let mut products: Vec<_> = reports.into_iter().map(|(_, report)| report.product).collect();
+        products.dedup();
+        whole.product = products.join("; ");
         whole
     }
 
@@ -156,7 +165,7 @@ impl CheckReport {
             Ok(Some(found)) => found,
             Err(error) => (CheckState::Error, failure::render(&error)),
         };
-        self.checks.push(BuildCheck { part, architecture: None, state, message });
+        self.checks.push(BuildCheck { part, variant: None, architecture: None, state, message });
     }
 
     /// Adds a finding, and returns the result for later checks.
@@ -551,7 +560,8 @@ mod tests {
 
     fn checked(directory: &Path, locked: bool) -> CheckReport {
         let installer = InstallerChoice::Named(vec![directory.join("installer")]);
-        check(&CheckOptions { definition: directory.join("image.yaml"), installer, locked }).unwrap()
+        let definition = directory.join("image.yaml");
+        check(&CheckOptions { definition, images: ImageChoice::default(), installer, locked }).unwrap()
     }
 
     fn state(report: &CheckReport, part: &str) -> (CheckState, String) {
@@ -721,7 +731,7 @@ mod tests {
     }
 
     fn checked_lock(directory: &Path, lock: &Lock) -> (CheckState, String) {
-        lock.write(&Lock::path(&directory.join("image.yaml"), None)).unwrap();
+        lock.write(&Lock::path(&directory.join("image.yaml"), &[])).unwrap();
         state(&checked(directory, false), "lock file")
     }
 
@@ -730,8 +740,12 @@ mod tests {
         let directory = whole();
         fs::write(directory.path().join("image.yaml"), "id: a\n").unwrap();
         let installer = InstallerChoice::Named(vec![directory.path().join("installer")]);
-        let options =
-            CheckOptions { definition: directory.path().join("image.yaml"), installer, locked: false };
+        let options = CheckOptions {
+            definition: directory.path().join("image.yaml"),
+            images: ImageChoice::default(),
+            installer,
+            locked: false,
+        };
         assert_eq!(failure::class_of(&check(&options).unwrap_err()), Class::Invalid);
     }
 }

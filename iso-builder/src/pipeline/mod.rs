@@ -49,7 +49,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use base::failure::{self, Class};
-use base::files::named;
 use base::progress::Progress;
 use medium::build_output::REPORT;
 
@@ -74,10 +73,12 @@ use crate::definition::{LoadedDefinition, OutputKind};
 use crate::images::stored_image::StoredImage;
 use crate::lock::Lock;
 
-/// The outputs of a build of one definition for one architecture.
+/// The outputs of a build of one image of a definition.
 #[derive(Debug)]
 pub struct FinishedBuild {
     pub definition: PathBuf,
+    /// Which of its variants it is, if it has some.
+    pub variant: Option<String>,
     /// Where they are.
     pub directory: PathBuf,
     pub files: Vec<BuiltFile>,
@@ -87,7 +88,7 @@ pub struct FinishedBuild {
     pub report: BuildReport,
 }
 
-/// Builds the media of definitions, and of several architectures of each, one after the other: what one has made is taken from the cache
+/// Builds the media of definitions, of their variants and architectures, one after the other: what one has made is taken from the cache
 /// by the next.
 ///
 /// # Errors
@@ -97,24 +98,19 @@ pub fn build(options: &BuildOptions, progress: &Progress) -> Result<Vec<Finished
     // A mistake in any of them comes before a fault of the host.
     let mut read = Vec::new();
     for (file, output) in output::directories_of(&options.output, &options.definitions)? {
-        let each = LoadedDefinition::read_each(file, options.inputs.architecture)?;
+        let each = LoadedDefinition::read_each(file, &options.inputs.images)?;
         read.extend(each.into_iter().map(|loaded| (loaded, output.clone())));
     }
     let planned = read.into_iter().map(|(loaded, output)| PlannedBuild::of(loaded, &output, options));
     let planned = planned.collect::<Result<Vec<_>>>()?;
     let signers = OpenSigners::open(&options.signers)?;
     let count = planned.len();
-    let several = options.definitions.len() > 1;
     let run = |(index, build): (usize, PlannedBuild)| {
         let finish = || made_of_all(options, progress, |options| build.run(&signers, options, progress));
         if count == 1 {
             return finish();
         }
-        let architecture = build.loaded.definition.architecture;
-        let subject = match several {
-            true => format!("{} for {architecture}", named::told(&build.loaded.file)),
-            false => format!("for {architecture}"),
-        };
+        let subject = build.loaded.told();
         progress.note("build", format!("Building {subject}, {} of {count}", index + 1));
         finish().with_context(|| format!("building {subject}"))
     };
@@ -156,7 +152,7 @@ fn made_of_all<T>(
     }
 }
 
-/// A build for one architecture, of which all is checked that can be known before it begins.
+/// A build of one image, of which all is checked that can be known before it begins.
 #[derive(Debug)]
 struct PlannedBuild {
     loaded: LoadedDefinition,
@@ -168,7 +164,7 @@ struct PlannedBuild {
 }
 
 impl PlannedBuild {
-    /// The outputs go to the directory `output`, or to one within it for each architecture.
+    /// The outputs go to the directory `output`, or to one within it for each variant and architecture.
     fn of(loaded: LoadedDefinition, output: &Path, options: &BuildOptions) -> Result<Self> {
         let definition = &loaded.definition;
         let architecture = definition.architecture;
@@ -184,7 +180,7 @@ impl PlannedBuild {
         signing::revocations(&loaded)?;
         extension_inputs::check(&loaded)?;
         extension_inputs::check_key(definition, options.inputs.module_key.as_ref())?;
-        let output = output::directory_of(output, definition.own_architecture())?;
+        let output = output::directory_of(output, loaded.variant.as_deref(), definition.own_architecture())?;
         Ok(Self { loaded, installer, wanted, output })
     }
 
@@ -253,6 +249,7 @@ impl PlannedBuild {
         build.inputs.cache.share();
         Ok(FinishedBuild {
             definition: loaded.file.clone(),
+            variant: loaded.variant.clone(),
             directory,
             files: made.files,
             made: steps,
@@ -268,9 +265,9 @@ pub struct WrittenLock {
     pub lock: Lock,
 }
 
-/// Resolves every input of a definition anew and writes its lock file, or one for each of its architectures.
+/// Resolves every input of a definition anew and writes its lock file, or one for each of its images.
 pub fn relock(definition: &Path, options: &InputOptions, progress: &Progress) -> Result<Vec<WrittenLock>> {
-    let definitions = LoadedDefinition::read_each(definition, options.architecture)?;
+    let definitions = LoadedDefinition::read_each(definition, &options.images)?;
     definitions.iter().try_for_each(|loaded| host_programs::check(loaded.definition.architecture))?;
     let relock = |loaded: LoadedDefinition| {
         options.check_room(&loaded, None)?;
@@ -288,7 +285,7 @@ pub fn list_images(
     options: &InputOptions,
     progress: &Progress,
 ) -> Result<Vec<StoredImage>> {
-    let loaded = LoadedDefinition::read_one(definition, options.architecture)?;
+    let loaded = LoadedDefinition::read_one(definition, &options.images)?;
     host_programs::check(loaded.definition.architecture)?;
     options.check_room(&loaded, None)?;
     let build = Build::begin(loaded, options, &|_| Ok(()), progress)?;
@@ -306,6 +303,7 @@ mod tests {
     use base::failure::Failure;
 
     use super::*;
+    use crate::definition::ImageChoice;
 
     fn options() -> BuildOptions {
         let shared =
@@ -313,7 +311,7 @@ mod tests {
         BuildOptions {
             definitions: Vec::new(),
             inputs: InputOptions {
-                architecture: None,
+                images: ImageChoice::default(),
                 policy: crate::lock::LockPolicy { locked: false, offline: false },
                 module_key: None,
                 pull: PullOptions { transfers: 1, rate: None },

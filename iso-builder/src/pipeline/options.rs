@@ -7,13 +7,12 @@ use base::failure::{Class, Classify};
 use base::progress::Progress;
 use base::size::ByteSize;
 use formats::oci::Repository;
-use model::architecture::Architecture;
 
 use super::program::InstallerChoice;
 use super::room::{self, NeededRoom};
 use super::signing::BuildSigners;
 use crate::cache::{Cache, StepRules};
-use crate::definition::{LoadedDefinition, OutputKind};
+use crate::definition::{ImageChoice, LoadedDefinition, OutputKind};
 use crate::lock::{Lock, LockPolicy};
 
 #[derive(Clone, Debug)]
@@ -21,7 +20,7 @@ pub struct BuildOptions {
     /// The definitions, which are built in this order.
     pub definitions: Vec<PathBuf>,
     pub inputs: InputOptions,
-    /// The directory of the outputs; those of each of several definitions, and of each of several architectures, have a directory within it.
+    /// The directory of the outputs; those of each of several definitions, variants and architectures have a directory within it.
     pub output: PathBuf,
     /// The `installer` executable that goes into the OS image.
     pub installer: InstallerChoice,
@@ -34,8 +33,8 @@ pub struct BuildOptions {
 /// How the inputs of a definition are obtained.
 #[derive(Clone, Debug)]
 pub struct InputOptions {
-    /// Of a definition for several architectures, only this one.
-    pub architecture: Option<Architecture>,
+    /// Which of the images of a definition are meant.
+    pub images: ImageChoice,
     /// How the lock file and the network are treated.
     pub policy: LockPolicy,
     /// The file of the private key that signs the modules of extensions, in PEM.

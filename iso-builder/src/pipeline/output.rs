@@ -67,23 +67,36 @@ pub(super) fn directories_of<'d>(
     Ok(directories)
 }
 
-/// The directory of the outputs for one architecture in what a user named: `own` is that architecture if the definition has several.
+/// The directory of the outputs of one image in what a user named: with several variants one below it for each, and with several
+/// architectures one in that for each. `own` is the architecture if there are several.
 ///
 /// # Errors
-/// [`Class::Invalid`] if there are outputs of the other kind of definition: what is published from there would be of two builds.
-pub(super) fn directory_of(output: &Path, own: Option<Architecture>) -> Result<PathBuf> {
-    let what = match own {
-        Some(_) if output.join(CHECKSUMS).exists() || output.join(MANIFEST).exists() => {
-            format!("{} has outputs of a definition for one architecture", output.display())
-        }
-        None if !by_architecture(output).is_empty() => {
-            format!("{} has outputs of a definition with `architectures`", output.display())
-        }
-        Some(architecture) => return Ok(output.join(architecture.debian())),
-        None => return Ok(output.to_owned()),
+/// [`Class::Invalid`] if there are outputs of another kind of definition: what is published from there would be of two builds.
+pub(super) fn directory_of(
+    output: &Path,
+    variant: Option<&str>,
+    own: Option<Architecture>,
+) -> Result<PathBuf> {
+    let refuse = |directory: &Path, kind: &str| {
+        let what = format!("{} has outputs of a definition {kind}", directory.display());
+        let hint = "Name another directory, --output DIR, or remove what is there.";
+        Err(Failure::new(Class::Invalid, what).hint(hint).into())
     };
-    let hint = "Name another directory, --output DIR, or remove what is there.";
-    Err(Failure::new(Class::Invalid, what).hint(hint).into())
+    let levels = [variant.map(|name| ("variants", name)), own.map(|own| ("architectures", own.debian()))];
+    let mut directory = output.to_owned();
+    for (key, name) in levels.into_iter().flatten() {
+        if directory.join(CHECKSUMS).exists() || directory.join(MANIFEST).exists() {
+            return refuse(&directory, &format!("without `{key}`"));
+        }
+        if key == "variants" && !by_architecture(&directory).is_empty() {
+            return refuse(&directory, "without `variants`");
+        }
+        directory.push(name);
+    }
+    match own.is_none() && !by_architecture(&directory).is_empty() {
+        true => refuse(&directory, "with `architectures`"),
+        false => Ok(directory),
+    }
 }
 
 /// The directory of outputs, held by this build.
@@ -313,21 +326,31 @@ mod tests {
     }
 
     #[test]
-    fn each_architecture_of_several_has_a_directory_and_no_outputs_of_a_definition_for_one_beside_it() {
+    fn each_variant_and_architecture_has_a_directory_and_no_outputs_of_another_kind_of_definition_beside_it()
+    {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("dist");
-        let own = directory_of(&path, Some(Architecture::Arm64)).unwrap();
+        let (arm64, amd64) = (Some(Architecture::Arm64), Some(Architecture::Amd64));
+        let own = directory_of(&path, None, arm64).unwrap();
         assert_eq!(own, path.join("arm64"));
-        assert_eq!(directory_of(&path, None).unwrap(), path);
+        assert_eq!(directory_of(&path, None, None).unwrap(), path);
+        assert_eq!(directory_of(&path, Some("edge"), arm64).unwrap(), path.join("edge/arm64"));
         build(&own, "one").commit(&BTreeSet::new()).unwrap();
-        assert_eq!(directory_of(&path, Some(Architecture::Amd64)).unwrap(), path.join("amd64"));
-        let error = directory_of(&path, None).unwrap_err();
-        assert_eq!(base::failure::class_of(&error), Class::Invalid);
-        assert!(error.to_string().contains("with `architectures`"), "{error}");
+        assert_eq!(directory_of(&path, None, amd64).unwrap(), path.join("amd64"));
         let single = place.path().join("single");
+        build(&single.join("edge"), "one").commit(&BTreeSet::new()).unwrap();
+        assert_eq!(directory_of(&single, Some("edge"), None).unwrap(), single.join("edge"));
         build(&single, "one").commit(&BTreeSet::new()).unwrap();
-        let error = directory_of(&single, Some(Architecture::Amd64)).unwrap_err();
-        assert!(error.to_string().contains("for one architecture"), "{error}");
+        for (output, variant, own, told) in [
+            (&path, None, None, "with `architectures`"),
+            (&path, Some("edge"), arm64, "without `variants`"),
+            (&single, None, amd64, "without `architectures`"),
+            (&single, Some("edge"), None, "without `variants`"),
+        ] {
+            let error = directory_of(output, variant, own).unwrap_err();
+            assert_eq!(base::failure::class_of(&error), Class::Invalid);
+            assert!(error.to_string().contains(told), "{error}");
+        }
     }
 
     #[test]

@@ -54,6 +54,7 @@ impl Build<'_> {
             definition: DefinitionParameter {
                 path: public::path(&loaded.file, &current),
                 sha256: loaded.digest,
+                variant: loaded.variant.clone(),
             },
             lock: LockParameter { sha256: lock },
             outputs: made.outputs.iter().copied().collect(),

@@ -39,6 +39,9 @@ pub struct BuildReport {
     pub started: u64,
     pub seconds: f64,
     pub definition: ReportedFile,
+    /// The variant of the definition, if it has some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub variant: Option<String>,
     pub lock: ReportedFile,
     /// The time stamp of everything in the media, in seconds since 1970.
     pub epoch: u64,
@@ -156,6 +159,7 @@ impl Recording {
             started: self.started.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
             seconds: self.begun.elapsed().as_secs_f64(),
             definition: ReportedFile { path: loaded.file.clone(), sha256: loaded.digest },
+            variant: loaded.variant.clone(),
             lock: file(&Lock::path_of(loaded))?,
             epoch,
             inputs: ReportedInputs {
@@ -284,6 +288,7 @@ mod tests {
             started: 0,
             seconds: 61.5,
             definition: file("image.yaml"),
+            variant: None,
             lock: file("image.yaml.lock"),
             epoch: 0,
             inputs: ReportedInputs {

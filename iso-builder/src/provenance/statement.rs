@@ -92,6 +92,9 @@ pub struct DefinitionParameter {
     /// input.
     pub path: String,
     pub sha256: Digest,
+    /// Which of its variants was built.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant: Option<String>,
 }
 
 /// The lock file.
@@ -328,7 +331,11 @@ pub(crate) mod tests {
         let key = formats::minisign::SecretKey::of_seed([1; 8], [1; 32]).public_key();
         let trusted = TrustedKey { name: "releases".into(), key, development: true };
         let external = ExternalParameters {
-            definition: DefinitionParameter { path: "image.yaml".into(), sha256: digest("definition") },
+            definition: DefinitionParameter {
+                path: "image.yaml".into(),
+                sha256: digest("definition"),
+                variant: None,
+            },
             lock: LockParameter { sha256: digest("lock") },
             outputs: vec![OutputKind::Full, OutputKind::DiskQcow2],
             trusted_keys: vec![TrustedKeyParameter::from(&trusted)],

@@ -54,6 +54,11 @@ impl ReleaseOrigin {
         }
     }
 
+    /// The variant of the definition that the release says it was built from.
+    pub(super) fn variant(&self) -> Option<&str> {
+        self.statement.as_ref()?.build().external_parameters.definition.variant.as_deref()
+    }
+
     /// The definition that `named` names, or else the release, which is `release`: a path below the current directory, and not a file
     /// that came with the release.
     ///
@@ -63,6 +68,7 @@ impl ReleaseOrigin {
         &self,
         named: Option<&Path>,
         release: &Path,
+        variant: Option<&str>,
         architecture: Architecture,
     ) -> Result<PathBuf> {
         let path = match (named, &self.statement) {
@@ -86,9 +92,8 @@ impl ReleaseOrigin {
                 return Err(Failure::new(Class::Invalid, what).hint("Name it: --definition FILE.").into());
             }
         };
-        for (needed, which) in
-            [(path.clone(), "definition"), (Lock::found(&path, architecture), "lock file of the definition")]
-        {
+        let lock = Lock::found(&path, variant, architecture);
+        for (needed, which) in [(path.clone(), "definition"), (lock, "lock file of the definition")] {
             if !needed.is_file() {
                 let what = format!("the {which}, {}, is not here", needed.display());
                 return Err(Failure::new(Class::Invalid, what)
@@ -106,6 +111,7 @@ impl ReleaseOrigin {
     pub(super) fn compare_before(
         &self,
         definition: &Path,
+        variant: Option<&str>,
         architecture: Architecture,
         installer: &Path,
     ) -> Result<Vec<ComparedInput>> {
@@ -113,7 +119,7 @@ impl ReleaseOrigin {
         let first = self.statement.as_ref().map(StatedInputs::of);
         let again = StatedInputs {
             definition: digest(definition)?,
-            lock: digest(&Lock::found(definition, architecture))?,
+            lock: digest(&Lock::found(definition, variant, architecture))?,
             builder: BuilderVersion::of_this_program(digest)?.sha256,
             installer: Some(digest(installer)?),
         };

@@ -28,6 +28,7 @@ use trust::TrustedKey;
 
 use self::finished_release::FinishedRelease;
 pub use self::report::{Agreement, ComparedInput, ComparedPart, Reproduction};
+use crate::definition::ImageChoice;
 use crate::lock::LockPolicy;
 use crate::namespaces::remove_tree;
 use crate::pipeline::{
@@ -46,6 +47,8 @@ pub struct ReproduceOptions {
     pub release: PathBuf,
     /// None for the definition that the release names.
     pub definition: Option<PathBuf>,
+    /// Which of its variants; none for the one that the release names, if it names one.
+    pub variant: Option<String>,
     /// The `installer` executable that goes into the OS image.
     pub installer: InstallerChoice,
     /// True if nothing is downloaded.
@@ -71,9 +74,10 @@ pub fn reproduce(options: &ReproduceOptions, progress: &Progress) -> Result<Repr
     let first = FinishedRelease::open(&options.release)?;
     let origin = inputs::ReleaseOrigin::read(&first)?;
     let architecture = first.media().first().map(|medium| medium.release.architecture).unwrap_or_default();
-    let definition = origin.definition(options.definition.as_deref(), first.path(), architecture)?;
+    let variant = options.variant.as_deref().or_else(|| origin.variant());
+    let definition = origin.definition(options.definition.as_deref(), first.path(), variant, architecture)?;
     let installer = options.installer.path(architecture)?;
-    let before = origin.compare_before(&definition, architecture, &installer)?;
+    let before = origin.compare_before(&definition, variant, architecture, &installer)?;
     for input in before.iter().filter(|input| input.differs()) {
         let again = input.again.as_deref().unwrap_or("none");
         let first = input.first.as_deref().unwrap_or("none");
@@ -103,7 +107,10 @@ pub fn reproduce(options: &ReproduceOptions, progress: &Progress) -> Result<Repr
     let build = BuildOptions {
         definitions: vec![definition.clone()],
         inputs: InputOptions {
-            architecture: Some(architecture),
+            images: ImageChoice {
+                architecture: Some(architecture),
+                variants: variant.into_iter().map(str::to_owned).collect(),
+            },
             policy: LockPolicy { locked: true, offline: options.offline },
             module_key: options.module_key.clone(),
             pull: options.pull,

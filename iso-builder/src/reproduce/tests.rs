@@ -248,14 +248,14 @@ fn the_definition_that_a_release_names_is_taken_and_each_other_input_is_told_bef
     for path in [release.directory.path(), &release.iso] {
         let origin = origin(path).unwrap();
         assert_eq!(
-            origin.definition(None, path, Architecture::Amd64).unwrap(),
+            origin.definition(None, path, None, Architecture::Amd64).unwrap(),
             Path::new(&below_here(inputs.directory.path()))
         );
     }
     let origin = origin(release.directory.path()).unwrap();
     let differing = || {
         let inputs = origin
-            .compare_before(&inputs.path("image.yaml"), Architecture::Amd64, &inputs.path("installer"))
+            .compare_before(&inputs.path("image.yaml"), None, Architecture::Amd64, &inputs.path("installer"))
             .unwrap();
         assert_eq!(inputs.len(), 4);
         inputs.into_iter().filter(ComparedInput::differs).map(|input| input.name).collect::<Vec<_>>()
@@ -297,14 +297,14 @@ fn the_definition_that_a_release_names_is_taken_and_each_other_input_is_told_bef
 fn what_is_missing_is_told_before_a_build() {
     let release = written(|_| ());
     let nothing = origin(release.directory.path()).unwrap();
-    let error = nothing.definition(None, release.directory.path(), Architecture::Amd64).unwrap_err();
+    let error = nothing.definition(None, release.directory.path(), None, Architecture::Amd64).unwrap_err();
     assert_eq!(class_of(&error), Class::Invalid);
     assert!(render(&error).contains("--definition FILE"), "{}", render(&error));
     let inputs = Inputs::of(release.directory.path());
     fs::remove_file(inputs.path("image.yaml.lock")).unwrap();
     let error = origin(release.directory.path())
         .unwrap()
-        .definition(Some(&inputs.path("image.yaml")), release.directory.path(), Architecture::Amd64)
+        .definition(Some(&inputs.path("image.yaml")), release.directory.path(), None, Architecture::Amd64)
         .unwrap_err();
     assert!(error.to_string().contains("the lock file of the definition"), "{error}");
     // The provenance of another release is none for the directory, and no concern of an ISO that lies beside it.
@@ -313,7 +313,7 @@ fn what_is_missing_is_told_before_a_build() {
     let error = origin(other.directory.path()).unwrap_err();
     assert_eq!(class_of(&error), Class::Verification);
     assert!(error.to_string().contains("is of another release"), "{error}");
-    assert!(origin(&other.iso).unwrap().definition(None, &other.iso, Architecture::Amd64).is_err());
+    assert!(origin(&other.iso).unwrap().definition(None, &other.iso, None, Architecture::Amd64).is_err());
 }
 
 #[test]
@@ -325,18 +325,23 @@ fn a_definition_that_came_with_the_release_is_not_used_though_it_fits() {
     // An absolute path, one above, and one that leaves the directory on the way.
     for hostile in [named.display().to_string(), "../image.yaml".into(), "a/../../image.yaml".into()] {
         inputs.name(&hostile, path);
-        let error = origin(path).unwrap().definition(None, path, Architecture::Amd64).unwrap_err();
+        let error = origin(path).unwrap().definition(None, path, None, Architecture::Amd64).unwrap_err();
         assert_eq!(class_of(&error), Class::Invalid);
         assert!(render(&error).contains("is not used"), "{}", render(&error));
     }
-    assert_eq!(origin(path).unwrap().definition(Some(&named), path, Architecture::Amd64).unwrap(), named);
+    assert_eq!(
+        origin(path).unwrap().definition(Some(&named), path, None, Architecture::Amd64).unwrap(),
+        named
+    );
     // The release lies where the definition is.
     let stated = below_here(inputs.directory.path());
     inputs.name(&stated, path);
-    origin(path).unwrap().definition(None, path, Architecture::Amd64).unwrap();
+    origin(path).unwrap().definition(None, path, None, Architecture::Amd64).unwrap();
     let here = inputs.directory.path();
-    assert!(origin(path).unwrap().definition(None, here, Architecture::Amd64).is_err());
-    assert!(origin(path).unwrap().definition(None, &here.join("installer"), Architecture::Amd64).is_err());
+    assert!(origin(path).unwrap().definition(None, here, None, Architecture::Amd64).is_err());
+    assert!(
+        origin(path).unwrap().definition(None, &here.join("installer"), None, Architecture::Amd64).is_err()
+    );
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use iso_builder::definition::ImageChoice;
 use iso_builder::pipeline::{CheckOptions, InstallerChoice, check};
 use serde_json::{Value, json};
 
@@ -83,7 +84,12 @@ fn a_program_of_another_release_is_known_before_the_build() {
         publish(&place.path("release"), &files);
         place.define(&keys);
         let installer = InstallerChoice::Named(vec![place.path("installer")]);
-        let options = CheckOptions { definition: place.path("image.yaml"), installer, locked: false };
+        let options = CheckOptions {
+            definition: place.path("image.yaml"),
+            images: ImageChoice::default(),
+            installer,
+            locked: false,
+        };
         let report = check(&options).unwrap();
         let said = report.checks.iter().find(|check| check.part == "kubernetes").unwrap();
         assert!(said.message.contains(found), "{}", said.message);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use base::failure::{Class, class_of, render};
 use model::architecture::Architecture::{self, Amd64, Arm64};
 
-use super::super::{Base, LoadedDefinition, show};
+use super::super::{Base, ImageChoice, LoadedDefinition, show};
 use crate::kubernetes::texts::Artifacts;
 
 const REST: &str = "id: edge\nname: Edge\nversion: '1'\n\
@@ -28,15 +28,19 @@ impl Bench {
     }
 
     fn each(&self) -> Vec<LoadedDefinition> {
-        let read = LoadedDefinition::read_each(&self.file("image.yaml"), None);
+        let read = LoadedDefinition::read_each(&self.file("image.yaml"), &ImageChoice::default());
         read.unwrap_or_else(|error| panic!("{}", render(&error)))
     }
 
     fn refusal(&self, only: Option<Architecture>) -> String {
-        let error = LoadedDefinition::read_each(&self.file("image.yaml"), only).unwrap_err();
+        let error = LoadedDefinition::read_each(&self.file("image.yaml"), &only_for(only)).unwrap_err();
         assert_eq!(class_of(&error), Class::Invalid);
         render(&error)
     }
+}
+
+fn only_for(architecture: Option<Architecture>) -> ImageChoice {
+    ImageChoice { architecture, ..ImageChoice::default() }
 }
 
 fn architectures(own: &str, parent: &str) -> Vec<Architecture> {
@@ -71,7 +75,7 @@ fn a_definition_without_the_list_is_for_one_architecture_and_its_lock_file_has_t
 fn one_architecture_of_several_can_be_named_and_another_is_refused() {
     let bench = Bench::new(&format!("architectures: [amd64, arm64]\n{REST}"), "");
     let file = bench.file("image.yaml");
-    let one = LoadedDefinition::read_one(&file, Some(Arm64)).unwrap();
+    let one = LoadedDefinition::read_one(&file, &only_for(Some(Arm64))).unwrap();
     assert_eq!(one.definition.architecture, Arm64);
     let told = render(&LoadedDefinition::read(&file).unwrap_err());
     assert!(told.contains("for more than one architecture") && told.contains("--architecture"), "{told}");
@@ -134,7 +138,7 @@ fn the_place_of_a_release_of_kubernetes_can_have_the_name_of_the_architecture() 
 #[test]
 fn what_is_shown_has_the_list_and_the_packages_of_all_architectures() {
     let bench = Bench::new("extends: parent.yaml\narchitectures: [amd64, arm64]", "architecture: arm64");
-    let shown = show(&bench.file("image.yaml")).unwrap();
+    let shown = show(&bench.file("image.yaml"), None).unwrap();
     assert!(
         shown.yaml.contains("architectures:\n  - amd64\n  - arm64") && !shown.yaml.contains("architecture:")
     );

@@ -211,7 +211,7 @@ fn what_show_prints_is_the_same_definition_and_says_where_values_are_from() {
     let own =
         "extends: base/parent.yaml\nid: child\nbase: {debian: {include: {add: [htop]}}}\nname: 'A: #1'\n";
     let bench = Bench::new(own);
-    let shown = show(&bench.path().join("image.yaml")).unwrap();
+    let shown = show(&bench.path().join("image.yaml"), None).unwrap();
     let text = shown.yaml.replace(&format!("{}/", bench.path().display()), "");
     for line in [
         "id: child",
