@@ -13,8 +13,9 @@ mod key;
 mod prune;
 mod record;
 mod shared;
+mod turns;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -35,6 +36,7 @@ use crate::files::KnownFiles;
 
 use self::record::{RECORD_FILE, StepRecord, StepState, mark_used};
 use self::shared::{FoundStep, MadeStep};
+use self::turns::Turns;
 
 pub use key::StepKey;
 pub use prune::{PruneSummary, days_ago};
@@ -47,17 +49,26 @@ const SCRATCH: &str = "scratch";
 /// The name of that directory while a cancelled build removes it.
 const CANCELLED: &str = "scratch.cancelled";
 
-/// The cache of one user. Held exclusively: a second build with the same cache waits.
+/// The cache of one user, as one build sees it.
 #[derive(Debug)]
 pub struct Cache {
-    root: PathBuf,
-    downloads: PathBuf,
+    store: Arc<Store>,
     rules: StepRules,
     shared: Option<Arc<SharedSteps>>,
     uses: Mutex<Vec<StepUse>>,
     /// The steps of this build that this host has made, in this build or before.
     own: Mutex<Vec<MadeStep>>,
+}
+
+/// What the builds of one process have in common. Held exclusively: another process with the same cache waits.
+#[derive(Debug)]
+struct Store {
+    root: PathBuf,
+    downloads: PathBuf,
     known: KnownFiles,
+    turns: Arc<Turns>,
+    /// What was asked in this process, with the answers.
+    answers: Mutex<BTreeMap<String, Vec<u8>>>,
     // Cleared before the lock is released.
     _cleanup: Cleanup,
     _lock: Flock<File>,
@@ -121,6 +132,7 @@ impl StepUse {
 
 #[derive(Clone, Debug)]
 pub struct StepOutputs {
+    turns: Arc<Turns>,
     directory: PathBuf,
     record: StepRecord,
     /// Where files come from that are not here yet.
@@ -145,6 +157,11 @@ impl StepOutputs {
     /// [`LostStep`] with the reason if one cannot be fetched. Then nothing of the step is here any more, so that the next build that needs it
     /// makes it.
     pub fn fetch(&self, names: &[&str]) -> Result<()> {
+        if self.record.missing(&self.directory, names).next().is_none() {
+            return Ok(());
+        }
+        let name = name_of(&self.directory);
+        let _turn = self.turns.take(&name);
         let fetched = match &self.found {
             Some(found) => found.bring(&self.directory, &self.record, names),
             None => self.record.missing(&self.directory, names).next().map_or(Ok(()), |(path, _)| {
@@ -154,7 +171,7 @@ impl StepOutputs {
         };
         fetched.map_err(|error| {
             let _ = remove(&self.directory);
-            error.context(LostStep { step: name_of(&self.directory) })
+            error.context(LostStep { step: name.clone() })
         })
     }
 
@@ -218,16 +235,20 @@ impl Cache {
             let _ = fs::rename(left.join(SCRATCH), left.join(CANCELLED));
             let _ = sweep(&left);
         });
-        let (uses, own) = (Mutex::default(), Mutex::default());
         let known = KnownFiles::open(&root.join("known-files.json"));
-        let (rules, shared) = (StepRules::default(), None);
-        Ok(Self { root, downloads, rules, shared, uses, own, known, _cleanup, _lock: lock })
+        let (turns, answers) = (Arc::default(), Mutex::default());
+        let store = Arc::new(Store { root, downloads, known, turns, answers, _cleanup, _lock: lock });
+        Ok(Self::of(store, StepRules::default()))
     }
 
-    /// The same cache for a build with these rules.
+    fn of(store: Arc<Store>, rules: StepRules) -> Self {
+        Self { store, rules, shared: None, uses: Mutex::default(), own: Mutex::default() }
+    }
+
+    /// The same cache for another build, with these rules. Builds can run side by side: a step that several need is made once.
     #[must_use]
-    pub fn with_rules(self, rules: StepRules) -> Self {
-        Self { rules, ..self }
+    pub fn for_build(&self, rules: StepRules) -> Self {
+        Self::of(Arc::clone(&self.store), rules)
     }
 
     /// The same cache with the steps of registries.
@@ -246,31 +267,42 @@ impl Cache {
     /// What is known of the files of this host that builds read.
     #[must_use]
     pub fn known_files(&self) -> &KnownFiles {
-        &self.known
+        &self.store.known
     }
 
     /// Where downloads are kept; the file names are digests.
     #[must_use]
     pub fn downloads(&self) -> &Path {
-        &self.downloads
+        &self.store.downloads
     }
 
     /// Where steps may keep trees while they work. Emptied when the cache is opened.
     #[must_use]
     pub fn scratch(&self) -> PathBuf {
-        self.root.join(SCRATCH)
+        self.store.root.join(SCRATCH)
     }
 
     /// The directory for the output of programs that failed.
     #[must_use]
     pub fn logs(&self) -> PathBuf {
-        self.root.join("logs")
+        self.store.root.join("logs")
     }
 
     /// The directory of records about outputs that lie outside the cache.
     #[must_use]
     pub fn records(&self) -> PathBuf {
-        self.root.join("outputs")
+        self.store.root.join("outputs")
+    }
+
+    /// The answer to `question`, which is asked once in this process.
+    pub fn answer(&self, question: &str, ask: impl FnOnce() -> Result<Vec<u8>>) -> Result<Vec<u8>> {
+        let _turn = self.store.turns.take(question);
+        if let Some(known) = locked(&self.store.answers).get(question) {
+            return Ok(known.clone());
+        }
+        let answer = ask()?;
+        locked(&self.store.answers).insert(question.to_owned(), answer.clone());
+        Ok(answer)
     }
 
     /// Returns the outputs of the step `key`, from the cache or by doing `work`, which is given an empty directory.
@@ -300,7 +332,7 @@ impl Cache {
         Ok(outputs)
     }
 
-    /// The steps that were asked for since the cache was opened, in the order of their ends.
+    /// The steps that this build has asked for, in the order of their ends.
     #[must_use]
     pub fn uses(&self) -> Vec<StepUse> {
         locked(&self.uses).clone()
@@ -313,7 +345,7 @@ impl Cache {
 
     fn directory_of(&self, key: &StepKey) -> Result<PathBuf> {
         let digest = key.digest()?.to_string();
-        Ok(self.root.join(STEPS).join(format!("{}-{}", key.name, &digest[..24])))
+        Ok(self.store.root.join(STEPS).join(format!("{}-{}", key.name, &digest[..24])))
     }
 
     /// The step of another host, if this build may use it.
@@ -332,8 +364,11 @@ impl Cache {
 
     fn cached_or_made(&self, key: &StepKey, work: impl FnOnce(&Path) -> Result<()>) -> Result<StepOutputs> {
         let directory = self.directory_of(key)?;
+        let name = name_of(&directory);
+        let _turn = self.store.turns.take(&name);
+        let turns = Arc::clone(&self.store.turns);
         let state = match StepRecord::state(&directory)? {
-            StepState::Partial(_) if self.rules.whole => StepState::Absent,
+            StepState::Partial(_) if self.rules.whole || self.rules.lost.contains(&name) => StepState::Absent,
             StepState::Partial(record) | StepState::Whole(record)
                 if record.origin.is_some() && self.rules.trust == StepTrust::Own =>
             {
@@ -343,14 +378,14 @@ impl Cache {
         };
         if let StepState::Whole(record) = state {
             mark_used(&directory);
-            return Ok(StepOutputs { directory, record, found: None, fresh: false });
+            return Ok(StepOutputs { turns, directory, record, found: None, fresh: false });
         }
         let found = self.found(key)?;
         if let StepState::Partial(record) = state
             && found.as_ref().is_none_or(|found| found.is_in(&directory, &record))
         {
             mark_used(&directory);
-            return Ok(StepOutputs { directory, record, found, fresh: false });
+            return Ok(StepOutputs { turns, directory, record, found, fresh: false });
         }
         let unfinished = directory.with_extension("new");
         remove(&directory)?;
@@ -369,7 +404,7 @@ impl Cache {
         fs::rename(&unfinished, &directory)
             .with_context(|| format!("moving {} into place", directory.display()))?;
         let fresh = found.is_none();
-        Ok(StepOutputs { directory, record, found, fresh })
+        Ok(StepOutputs { turns, directory, record, found, fresh })
     }
 }
 
@@ -429,6 +464,40 @@ mod tests {
         assert_eq!((done, fs::read(again.path("file").unwrap()).unwrap()), (3, b"a".to_vec()));
         let uses: Vec<_> = cache.uses().iter().map(|used| (used.cached, used.size)).collect();
         assert_eq!(uses, [(false, 1), (true, 1), (false, 1), (false, 1)]);
+    }
+
+    #[test]
+    fn builds_side_by_side_make_a_step_once_and_each_knows_its_own_uses() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::open(directory.path(), None, || ()).unwrap();
+        let builds: Vec<_> = (0..4).map(|_| cache.for_build(StepRules::default())).collect();
+        let (made, asked) = (Mutex::new(0), Mutex::new(0));
+        std::thread::scope(|scope| {
+            for build in &builds {
+                scope.spawn(|| {
+                    for input in ["a", "b"] {
+                        let key = StepKey::new("test", 1, json!({ "input": input }));
+                        let work = |out: &Path| {
+                            *locked(&made) += 1;
+                            std::thread::sleep(std::time::Duration::from_millis(20));
+                            Ok(fs::write(out.join("file"), input)?)
+                        };
+                        let outputs = build.step(&key, work).unwrap();
+                        assert_eq!(fs::read(outputs.path("file").unwrap()).unwrap(), input.as_bytes());
+                        let ask = || {
+                            *locked(&asked) += 1;
+                            Ok(input.into())
+                        };
+                        assert_eq!(build.answer(input, ask).unwrap(), input.as_bytes());
+                    }
+                });
+            }
+        });
+        assert_eq!((*locked(&made), *locked(&asked)), (2, 2));
+        let fresh = builds.iter().flat_map(Cache::uses).filter(|used| !used.cached).count();
+        assert!(fresh == 2 && builds.iter().all(|build| build.uses().len() == 2));
+        assert!(cache.answer("fails", || anyhow::bail!("no")).is_err());
+        assert_eq!(cache.answer("fails", || Ok(b"yes".to_vec())).unwrap(), b"yes", "a failure is no answer");
     }
 
     #[test]

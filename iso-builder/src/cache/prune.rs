@@ -25,7 +25,7 @@ impl Cache {
     /// Removes the steps and downloads that were last used before `limit`; with `keep` (dry run) it only counts them.
     pub fn prune(&self, limit: SystemTime, keep: bool) -> Result<PruneSummary> {
         let mut pruned = PruneSummary::default();
-        for entry in fs::read_dir(self.root.join(STEPS)).context("listing the steps of the cache")? {
+        for entry in fs::read_dir(self.store.root.join(STEPS)).context("listing the steps of the cache")? {
             let directory = entry?.path();
             let used = fs::metadata(directory.join(RECORD_FILE)).and_then(|record| record.modified());
             if used.is_ok_and(|used| used >= limit) {
@@ -37,7 +37,7 @@ impl Cache {
                 remove(&directory)?;
             }
         }
-        for entry in WalkDir::new(&self.downloads) {
+        for entry in WalkDir::new(self.downloads()) {
             let entry = entry.context("listing the downloads")?;
             let metadata = entry.metadata().context("listing the downloads")?;
             if !metadata.is_file() || last_read(&metadata) >= limit {

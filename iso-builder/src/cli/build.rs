@@ -1,5 +1,6 @@
 //! `iso-builder build`.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -27,8 +28,8 @@ pub(super) const OUTPUT: &str = "dist";
 /// Makes the full ISO, the net-install ISO and the netboot set, or what the definition's `outputs` say. What has not changed since the last build is taken
 /// from the cache. Inputs are pinned in DEFINITION.lock, which is written by the first build. build-report.json, beside
 /// the media, tells how they were made. For a definition with `architectures`, the outputs of each go to a directory with its
-/// name, and its inputs are pinned in DEFINITION.ARCHITECTURE.lock. Several definitions are checked first and then built one after
-/// the other, each into a directory with its name; they share what they have in common.
+/// name, and its inputs are pinned in DEFINITION.ARCHITECTURE.lock; so are those of each of its `variants`, in DEFINITION.VARIANT.lock. Several definitions are
+/// checked first and then built side by side, each into a directory with its name; what they have in common is made once.
 #[derive(Debug, clap::Args)]
 pub(super) struct BuildCommand {
     /// The image definitions; `-` is standard input.
@@ -41,6 +42,9 @@ pub(super) struct BuildCommand {
     /// Directory for the media.
     #[arg(short, long, value_name = "DIR", default_value = OUTPUT)]
     output: PathBuf,
+    /// Builds that run side by side, where there are several; by default as many as processors and memory are enough for.
+    #[arg(short, long, value_name = "COUNT")]
+    jobs: Option<NonZeroUsize>,
     /// Make these in place of the definition's `outputs`.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "OUTPUT,...")]
     only: Option<Vec<OutputKind>>,
@@ -197,6 +201,7 @@ impl BuildCommand {
             installer: InstallerChoice::of(self.installer),
             signers: BuildSigners::Keys(self.signing.options()?),
             only: self.only,
+            jobs: self.jobs,
         };
         let builds = pipeline::build(&options, &context.progress)?;
         for FinishedBuild { report, .. } in &builds {

@@ -1,23 +1,27 @@
 //! Downloads into the cache: several at the same time; a file is moved into place only when size and SHA-256 are right, and read
 //! again on every use.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
-use std::path::PathBuf;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::thread::available_parallelism;
 
 use anyhow::{Context, Result, ensure};
 use base::digest::{Digest, HashingReader};
 use base::failure::{Class, Classify, Failure};
+use base::files::parent;
+use base::parallel::{self, locked};
 use base::progress::{Progress, Step};
 use base::url::shown;
+use nix::fcntl::{Flock, FlockArg};
 use transfer::download::{Downloader, RetryPolicy};
-
-use base::parallel::{self, locked};
 
 use crate::files::CachedFile;
 
+/// The file in a directory of downloads that is locked while some come.
+const LOCK: &str = ".lock";
 /// How many transfers run at the same time.
 const PARALLEL_TRANSFERS: usize = 6;
 
@@ -76,8 +80,26 @@ pub(super) fn obtain(
         return refused(Class::Network, what, file);
     }
     let is_missing = |file: &Download| found.iter().any(|(path, _)| *path == file.path);
-    let missing: Vec<_> = wanted.into_iter().filter(is_missing).collect();
-    download_all(&missing, kind.hint, progress)
+    let mut missing: Vec<_> = wanted.into_iter().filter(is_missing).collect();
+    let Some(first) = missing.first() else { return Ok(()) };
+    let _turn = turn_in(parent(&first.path))?;
+    // Another build may have had them come in the meantime.
+    let mut left = Vec::new();
+    for file in missing.drain(..) {
+        if CachedFile::of(&file.path, file.sha256, file.size)? != CachedFile::Sound {
+            left.push(file);
+        }
+    }
+    download_all(&left, kind.hint, progress)
+}
+
+/// Waits until no other build, of this process or another, downloads to the directory.
+fn turn_in(directory: &Path) -> Result<Flock<File>> {
+    let path = directory.join(LOCK);
+    let what = || format!("locking {}", path.display());
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+    let file = file.class(Class::DiskIo, what)?;
+    Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| error).class(Class::DiskIo, what)
 }
 
 /// Downloads all files, or returns the first failure after the current transfers have ended. `hint` says what to do if

@@ -55,8 +55,11 @@ pub(crate) fn resolve(
         firmware: request.firmware.clone(),
         files: files(loaded)?,
     };
-    let answer =
-        progress.within("resolve", message, || ask(cache, work, request.architecture, "resolved.json"))?;
+    // Definitions that ask for the same get the same, also where the mirror changes meanwhile.
+    let question = format!("{} {}", request.architecture, serde_json::to_string(&work)?);
+    let answer = cache.answer(&question, || {
+        progress.within("resolve", message, || ask(cache, work, request.architecture, "resolved.json"))
+    })?;
     let mut packages: Vec<ResolvedPackage> =
         serde_json::from_slice(&answer).context("reading what apt resolved")?;
     for path in &request.source.files {

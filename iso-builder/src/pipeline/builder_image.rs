@@ -76,7 +76,8 @@ pub fn builder_image(options: &BuilderImageOptions, progress: &Progress) -> Resu
         return Err(Failure::new(Class::Invalid, what).because(why).hint(hint).into());
     }
     host_programs::check(architecture)?;
-    let build = Build::begin(loaded, &options.inputs, &|_| Ok(()), progress)?;
+    let cache = options.inputs.cache.open(progress)?;
+    let build = Build::begin(loaded, &options.inputs, &cache, &|_| Ok(()), progress)?;
     let definition = &build.inputs.loaded.definition;
     let name = match &options.name {
         Some(name) => name.clone(),

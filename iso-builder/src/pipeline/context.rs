@@ -10,6 +10,7 @@ use super::base_system::check_epoch;
 use super::inputs::{BuildInputs, LockUse};
 use super::options::InputOptions;
 use super::room::{self, NeededRoom};
+use crate::cache::Cache;
 use crate::definition::LoadedDefinition;
 use crate::lock::{Lock, LockPolicy};
 use crate::namespaces::remove_tree;
@@ -36,10 +37,11 @@ impl<'a> Build<'a> {
     pub(super) fn begin(
         loaded: LoadedDefinition,
         options: &InputOptions,
+        cache: &Cache,
         approve: PackageApproval<'_>,
         progress: &'a Progress,
     ) -> Result<Self> {
-        let inputs = BuildInputs::gather(loaded, options, LockUse::Known, progress)?;
+        let inputs = BuildInputs::gather(loaded, options, cache, LockUse::Known, progress)?;
         let lock = inputs.lock(options.policy, approve, progress)?;
         let product = ProductOverlays::lay_out(&inputs.cache.scratch())?;
         let module_key = options.module_key.clone();

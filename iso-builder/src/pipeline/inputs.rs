@@ -60,11 +60,12 @@ impl BuildInputs {
     pub(super) fn gather(
         loaded: LoadedDefinition,
         options: &InputOptions,
+        cache: &Cache,
         pins: LockUse,
         progress: &Progress,
     ) -> Result<Self> {
-        let InputOptions { policy, pull, cache, .. } = options;
-        let cache = opened(cache, &loaded, pull, progress)?;
+        let InputOptions { policy, pull, cache: CacheOptions { shared, .. }, .. } = options;
+        let cache = sharing(cache.for_build(shared.rules.clone()), shared, &loaded, pull, progress)?;
         let blobs = BlobCache::open(cache.downloads())?;
         let registry: Box<dyn ImageRegistry> = match policy.offline {
             true => Box::new(OfflineRegistry),
@@ -126,15 +127,14 @@ impl BuildInputs {
 }
 
 /// The cache with the steps that it shares.
-fn opened(
-    options: &CacheOptions,
+fn sharing(
+    cache: Cache,
+    options: &SharedOptions,
     loaded: &LoadedDefinition,
     pull: &PullOptions,
     progress: &Progress,
 ) -> Result<Cache> {
-    let cache = options.open(progress)?;
-    let SharedOptions { from, to, rules } = &options.shared;
-    let cache = cache.with_rules(rules.clone());
+    let SharedOptions { from, to, .. } = options;
     if from.is_empty() && to.is_empty() {
         return Ok(cache);
     }

@@ -45,10 +45,14 @@ mod sbom;
 mod signing;
 
 use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::available_parallelism;
 
 use anyhow::{Context, Result};
 use base::failure::{self, Class};
+use base::parallel::{self, locked};
 use base::progress::Progress;
 use medium::build_output::REPORT;
 
@@ -68,10 +72,11 @@ pub use self::report::{BuildReport, check_summary};
 pub use self::runner_image::{runner_image, runner_image_name};
 pub use self::signing::{BuildSigners, KnownSignatures};
 use self::signing::{BuildSigning, OpenSigners};
-use crate::cache::{LostStep, StepTrust};
+use crate::cache::{Cache, LostStep, StepTrust};
 use crate::definition::{LoadedDefinition, OutputKind};
 use crate::images::stored_image::StoredImage;
 use crate::lock::Lock;
+use crate::steps::available_memory;
 
 /// The outputs of a build of one image of a definition.
 #[derive(Debug)]
@@ -88,12 +93,11 @@ pub struct FinishedBuild {
     pub report: BuildReport,
 }
 
-/// Builds the media of definitions, of their variants and architectures, one after the other: what one has made is taken from the cache
-/// by the next.
+/// Builds the media of definitions, of their variants and architectures, several side by side. What they have in common is made once.
 ///
 /// # Errors
-/// Everything that can be known of any of them is checked before anything that takes time or writes a lock file. The first that fails
-/// ends the build; what was finished before stays.
+/// Everything that can be known of any of them is checked before anything that takes time or writes a lock file. After the first that fails
+/// no other is begun; what is under way is finished, and what was finished stays.
 pub fn build(options: &BuildOptions, progress: &Progress) -> Result<Vec<FinishedBuild>> {
     // A mistake in any of them comes before a fault of the host.
     let mut read = Vec::new();
@@ -104,50 +108,99 @@ pub fn build(options: &BuildOptions, progress: &Progress) -> Result<Vec<Finished
     let planned = read.into_iter().map(|(loaded, output)| PlannedBuild::of(loaded, &output, options));
     let planned = planned.collect::<Result<Vec<_>>>()?;
     let signers = OpenSigners::open(&options.signers)?;
-    let count = planned.len();
-    let run = |(index, build): (usize, PlannedBuild)| {
-        let finish = || made_of_all(options, progress, |options| build.run(&signers, options, progress));
-        if count == 1 {
-            return finish();
-        }
+    let run = BuildRun { options, signers, cache: Mutex::default(), lost: Mutex::default() };
+    if let [build] = &planned[..] {
+        return Ok(vec![run.finish(build, progress)?]);
+    }
+    let jobs = options.jobs.unwrap_or_else(jobs_of_this_host).get();
+    let finished: Vec<_> = planned.iter().map(|_| Mutex::new(None)).collect();
+    let numbered: Vec<_> = planned.iter().zip(&finished).enumerate().collect();
+    parallel::for_each(&numbered, jobs, |(index, (build, finished))| {
         let subject = build.loaded.told();
-        progress.note("build", format!("Building {subject}, {} of {count}", index + 1));
-        finish().with_context(|| format!("building {subject}"))
-    };
-    planned.into_iter().enumerate().map(run).collect()
+        progress.note("build", format!("Building {subject}, {} of {}", index + 1, numbered.len()));
+        let done = run.finish(build, &progress.part(&*subject));
+        *locked(finished) = Some(done.with_context(|| format!("building {subject}"))?);
+        Ok(())
+    })?;
+    Ok(finished
+        .into_iter()
+        .filter_map(|build| build.into_inner().unwrap_or_else(PoisonError::into_inner))
+        .collect())
+}
+
+/// The memory that a build has to itself where several run side by side, in bytes.
+const MEMORY_OF_A_BUILD: u64 = 4 << 30;
+
+/// How many builds run side by side: one for each processor, as far as the memory reaches.
+fn jobs_of_this_host() -> NonZeroUsize {
+    let processors = available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let memory = available_memory().map_or(0, |bytes| bytes / MEMORY_OF_A_BUILD);
+    processors
+        .min(NonZeroUsize::new(usize::try_from(memory).unwrap_or(usize::MAX)).unwrap_or(NonZeroUsize::MIN))
+}
+
+/// Builds that have a cache in common.
+struct BuildRun<'o> {
+    options: &'o BuildOptions,
+    signers: OpenSigners,
+    /// Opened by the first build that needs it.
+    cache: Mutex<Option<Arc<Cache>>>,
+    /// The steps of other hosts that did not come to one of the builds.
+    lost: Mutex<BTreeSet<String>>,
 }
 
 /// How often a build begins again for a step that does not come: more than a build has steps.
 const LOST_STEPS_MAX: u32 = 64;
 
-/// Builds with what other hosts share, and where a step of them does not come, once more with what is here: what is there already is quick.
-fn made_of_all<T>(
-    options: &BuildOptions,
-    progress: &Progress,
-    build: impl Fn(&BuildOptions) -> Result<T>,
-) -> Result<T> {
-    let mut options = options.clone();
-    let mut left = LOST_STEPS_MAX;
-    loop {
-        let mark = progress.mark();
-        let (error, lost) = match build(&options) {
-            Err(error) if left > 0 => match error.downcast_ref::<LostStep>().cloned() {
-                Some(lost) => (error, lost),
-                None => return Err(error),
-            },
-            result => return result,
-        };
-        progress.back_to(mark);
-        left -= 1;
-        let why = failure::causes(&error).join(": ");
-        progress.warn("shared-steps", &format!("{why}; it is made here"));
-        let shared = &mut options.inputs.cache.shared;
-        if failure::class_of(&error) == Class::Verification {
-            shared.rules.lost.insert(lost.step);
-        } else {
-            // Others would not come either.
-            shared.from.clear();
-            shared.rules.whole = true;
+impl BuildRun<'_> {
+    fn cache(&self, progress: &Progress) -> Result<Arc<Cache>> {
+        let mut cache = locked(&self.cache);
+        if let Some(cache) = &*cache {
+            return Ok(Arc::clone(cache));
+        }
+        Ok(Arc::clone(cache.insert(Arc::new(self.options.inputs.cache.open(progress)?))))
+    }
+
+    fn finish(&self, build: &PlannedBuild, progress: &Progress) -> Result<FinishedBuild> {
+        let cache = || self.cache(progress);
+        self.made_of_all(progress, |options| build.run(&self.signers, options, &cache, progress))
+    }
+
+    /// Builds with what other hosts share, and where a step of them does not come, once more with what is here: what is there already is
+    /// quick.
+    fn made_of_all<T>(&self, progress: &Progress, build: impl Fn(&BuildOptions) -> Result<T>) -> Result<T> {
+        let mut options = self.options.clone();
+        let mut left = LOST_STEPS_MAX;
+        loop {
+            let mark = progress.mark();
+            let result = build(&options);
+            let shared = &mut options.inputs.cache.shared;
+            let known = shared.rules.lost.len();
+            shared.rules.lost.extend(locked(&self.lost).iter().cloned());
+            let error = match result {
+                Err(error) if left > 0 => error,
+                result => return result,
+            };
+            let lost = error.downcast_ref::<LostStep>().cloned();
+            // A step that another build has lost is not where this one had it.
+            let is_lost = shared.rules.lost.len() > known;
+            if lost.is_none() && !is_lost {
+                return Err(error);
+            }
+            progress.back_to(mark);
+            left -= 1;
+            if let Some(lost) = lost.filter(|lost| !shared.rules.lost.contains(&lost.step)) {
+                let why = failure::causes(&error).join(": ");
+                progress.warn("shared-steps", &format!("{why}; it is made here"));
+                if failure::class_of(&error) == Class::Verification {
+                    locked(&self.lost).insert(lost.step.clone());
+                    shared.rules.lost.insert(lost.step);
+                } else {
+                    // Others would not come either.
+                    shared.from.clear();
+                    shared.rules.whole = true;
+                }
+            }
         }
     }
 }
@@ -188,6 +241,7 @@ impl PlannedBuild {
         &self,
         signers: &OpenSigners,
         options: &BuildOptions,
+        cache: &dyn Fn() -> Result<Arc<Cache>>,
         progress: &Progress,
     ) -> Result<FinishedBuild> {
         let Self { loaded, installer, wanted, output: directory } = self;
@@ -212,7 +266,7 @@ impl PlannedBuild {
                 progress.note("signing", text);
             }
         }
-        let build = Build::begin(loaded.clone(), &inputs, &approve, progress)?;
+        let build = Build::begin(loaded.clone(), &inputs, &*cache()?, &approve, progress)?;
         build.check_room(&directory, wanted.len())?;
         let installer = BuildInstaller::of(installer.clone(), build.inputs.cache.known_files())?;
         let distribution = build.distribution()?;
@@ -269,10 +323,11 @@ pub struct WrittenLock {
 pub fn relock(definition: &Path, options: &InputOptions, progress: &Progress) -> Result<Vec<WrittenLock>> {
     let definitions = LoadedDefinition::read_each(definition, &options.images)?;
     definitions.iter().try_for_each(|loaded| host_programs::check(loaded.definition.architecture))?;
+    definitions.iter().try_for_each(|loaded| options.check_room(loaded, None))?;
+    let cache = options.cache.open(progress)?;
     let relock = |loaded: LoadedDefinition| {
-        options.check_room(&loaded, None)?;
         let path = Lock::path_of(&loaded);
-        let lock = BuildInputs::gather(loaded, options, LockUse::Anew, progress)?.relock(progress)?;
+        let lock = BuildInputs::gather(loaded, options, &cache, LockUse::Anew, progress)?.relock(progress)?;
         Ok(WrittenLock { path, lock })
     };
     definitions.into_iter().map(relock).collect()
@@ -288,7 +343,8 @@ pub fn list_images(
     let loaded = LoadedDefinition::read_one(definition, &options.images)?;
     host_programs::check(loaded.definition.architecture)?;
     options.check_room(&loaded, None)?;
-    let build = Build::begin(loaded, options, &|_| Ok(()), progress)?;
+    let cache = options.cache.open(progress)?;
+    let build = Build::begin(loaded, options, &cache, &|_| Ok(()), progress)?;
     let built = build.built_images()?;
     let images = build.all_images(built.as_ref())?;
     build.check_completeness(&images)?;
@@ -321,13 +377,36 @@ mod tests {
             installer: InstallerChoice::BesideBuilder,
             signers: BuildSigners::Keys(Vec::new()),
             only: None,
+            jobs: None,
         }
+    }
+
+    fn run(options: &BuildOptions) -> BuildRun<'_> {
+        let signers = OpenSigners::Keys(Vec::new());
+        BuildRun { options, signers, cache: Mutex::default(), lost: Mutex::default() }
+    }
+
+    #[test]
+    fn a_build_whose_step_another_has_lost_begins_again_without_it() {
+        let options = options();
+        let run = run(&options);
+        let lost = RefCell::new(Vec::new());
+        let result = run.made_of_all(&Progress::silent(), |options| {
+            let known: Vec<_> = options.inputs.cache.shared.rules.lost.iter().cloned().collect();
+            lost.borrow_mut().push(known.join(" "));
+            locked(&run.lost).insert("step-1".to_owned());
+            anyhow::ensure!(known == ["step-1"], "a file is not there");
+            Ok(())
+        });
+        assert!(result.is_ok(), "{result:?}");
+        assert_eq!(lost.into_inner(), ["", "step-1"]);
     }
 
     /// What each run of a build reads and leaves out, whose runs end as `failures` say.
     fn runs(failures: &[Option<Class>]) -> (bool, Vec<(usize, usize, bool)>) {
         let runs = RefCell::new(Vec::new());
-        let result = made_of_all(&options(), &Progress::silent(), |options| {
+        let options = options();
+        let result = run(&options).made_of_all(&Progress::silent(), |options| {
             let SharedOptions { from, rules, .. } = &options.inputs.cache.shared;
             let number = runs.borrow().len();
             runs.borrow_mut().push((from.len(), rules.lost.len(), rules.whole));
@@ -357,7 +436,8 @@ mod tests {
     #[test]
     fn another_failure_ends_a_build_at_once() {
         let count = RefCell::new(0);
-        let result: Result<()> = made_of_all(&options(), &Progress::silent(), |_| {
+        let options = options();
+        let result: Result<()> = run(&options).made_of_all(&Progress::silent(), |_| {
             *count.borrow_mut() += 1;
             Err(anyhow!(Failure::new(Class::Network, "a package does not come")))
         });

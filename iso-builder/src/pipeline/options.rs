@@ -1,5 +1,6 @@
 //! The options of a build.
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -17,7 +18,7 @@ use crate::lock::{Lock, LockPolicy};
 
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
-    /// The definitions, which are built in this order.
+    /// The definitions, which are begun in this order.
     pub definitions: Vec<PathBuf>,
     pub inputs: InputOptions,
     /// The directory of the outputs; those of each of several definitions, variants and architectures have a directory within it.
@@ -28,6 +29,8 @@ pub struct BuildOptions {
     pub signers: BuildSigners,
     /// Outputs to make instead of those of the definition.
     pub only: Option<Vec<OutputKind>>,
+    /// How many builds run side by side; without it as many as the processors and the memory of this host are enough for.
+    pub jobs: Option<NonZeroUsize>,
 }
 
 /// How the inputs of a definition are obtained.

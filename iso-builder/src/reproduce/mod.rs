@@ -120,6 +120,7 @@ pub fn reproduce(options: &ReproduceOptions, progress: &Progress) -> Result<Repr
         installer: options.installer.clone(),
         signers: BuildSigners::Known(signatures),
         only: Some(first.kinds().into_iter().collect()),
+        jobs: None,
     };
     let compared = (|| {
         let made = pipeline::build(&build, progress)?;

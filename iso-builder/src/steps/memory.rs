@@ -16,7 +16,7 @@ impl MemoryMount {
     /// Mounts an empty file system of at most `bytes` at `directory`, if this process can take twice as much memory and the
     /// kernel lets it.
     pub(super) fn at(directory: &Path, bytes: u64) -> Option<Self> {
-        if available(Path::new("/"))? < bytes.checked_mul(2)? {
+        if available_memory()? < bytes.checked_mul(2)? {
             return None;
         }
         let options = format!("size={bytes},mode=755");
@@ -29,6 +29,11 @@ impl MemoryMount {
     pub(super) fn remove(self) -> Result<()> {
         umount2(&self.0, MntFlags::empty()).with_context(|| format!("unmounting {}", self.0.display()))
     }
+}
+
+/// The bytes of memory that are available to this process; `None` if the machine does not tell.
+pub(crate) fn available_memory() -> Option<u64> {
+    available(Path::new("/"))
 }
 
 /// The bytes of memory that are available to this process: what the machine has, and what each of its control groups leaves.

@@ -36,6 +36,7 @@ pub use hardware::COVERAGE_OUTPUT;
 #[cfg(test)]
 pub(crate) use hardware::coverage_of;
 pub(crate) use kernel::only_kernel;
+pub(crate) use memory::available_memory;
 pub use metadata::{WRITTEN_OUTPUT, WrittenMetadata};
 pub use outcome::StepOutcome;
 pub use repository::{PackageRepository, RepositoryFile};

@@ -23,9 +23,9 @@ impl Bars {
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style.progress_chars("=> "));
         }
-        bar.set_message(event.message.clone());
+        bar.set_message(event.told());
         bar.enable_steady_tick(RATE);
-        self.running.insert(event.step.clone(), bar);
+        self.running.insert(event.key(), bar);
     }
 
     fn line(&self, text: &str) {
@@ -37,7 +37,7 @@ impl Sink for Bars {
     fn show(&mut self, event: &Event) {
         match event.state {
             StepState::Started => self.begin(event),
-            StepState::Progress => match (self.running.get(&event.step), event.bytes) {
+            StepState::Progress => match (self.running.get(&event.key()), event.bytes) {
                 (Some(bar), Some(bytes)) => bar.set_position(bytes),
                 _ => self.line(&format!("  {}", event.line())),
             },
@@ -48,11 +48,11 @@ impl Sink for Bars {
             }
             StepState::Done | StepState::Failed => {
                 let mark = if event.state == StepState::Done { "ok  " } else { "FAIL" };
-                let seconds = self.running.remove(&event.step).map(|bar| {
+                let seconds = self.running.remove(&event.key()).map(|bar| {
                     bar.finish_and_clear();
                     format!("  {:.1} s", bar.elapsed().as_secs_f64())
                 });
-                self.line(&format!("{mark} {}{}", event.message, seconds.unwrap_or_default()));
+                self.line(&format!("{mark} {}{}", event.told(), seconds.unwrap_or_default()));
             }
         }
     }

@@ -24,6 +24,9 @@ pub struct Event {
     pub time: String,
     /// Stable name of the step; `run` for the whole.
     pub step: String,
+    /// The piece of work that it is about, where a run does several side by side.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
     pub state: StepState,
     /// Bytes done.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,9 +51,19 @@ impl Event {
     #[must_use]
     pub(super) fn line(&self) -> String {
         match self.details {
-            Some(_) => format!("{} {}", self.time, self.message),
-            None => self.message.clone(),
+            Some(_) => format!("{} {}", self.time, self.told()),
+            None => self.told(),
         }
+    }
+
+    /// The message, after what it is about where there are several pieces of work.
+    pub(super) fn told(&self) -> String {
+        self.part.iter().map(|part| format!("{part}: ")).chain([self.message.clone()]).collect()
+    }
+
+    /// What tells its step from those of other pieces of work.
+    pub(super) fn key(&self) -> String {
+        format!("{}/{}", self.part.as_deref().unwrap_or_default(), self.step)
     }
 
     /// True if it only marks the end: the result or error that is printed next says the same.

@@ -49,9 +49,19 @@ impl ProgressStyle {
     }
 }
 
-/// Receives the progress of one run and passes it to the sinks. Clones share the run.
+/// Receives the progress of one run, or of a part of it, and passes it to the sinks. Clones share both.
 #[derive(Clone)]
-pub struct Progress(Arc<ProgressState>);
+pub struct Progress {
+    state: Arc<ProgressState>,
+    part: Option<Arc<RunPart>>,
+}
+
+/// One of several pieces of work that a run does side by side.
+struct RunPart {
+    name: String,
+    /// Those that see its events alone.
+    sinks: Mutex<Vec<Box<dyn Sink>>>,
+}
 
 struct ProgressState {
     /// Set once events are no longer shown.
@@ -79,7 +89,15 @@ impl Progress {
     #[must_use]
     pub fn new(sinks: Vec<Box<dyn Sink>>) -> Self {
         let run = Mutex::new(SinkState { sinks, seq: 0, finished: false });
-        Self(Arc::new(ProgressState { closed: AtomicBool::new(false), run }))
+        Self { state: Arc::new(ProgressState { closed: AtomicBool::new(false), run }), part: None }
+    }
+
+    /// The progress of one of several pieces of work that the run does side by side: its events have this name, and sinks that are added
+    /// to it see no others.
+    #[must_use]
+    pub fn part(&self, name: impl Into<String>) -> Self {
+        let part = RunPart { name: name.into(), sinks: Mutex::default() };
+        Self { state: Arc::clone(&self.state), part: Some(Arc::new(part)) }
     }
 
     #[must_use]
@@ -89,18 +107,26 @@ impl Progress {
 
     /// Adds a sink; it sees events from now on.
     pub fn add(&self, sink: Box<dyn Sink>) {
-        self.lock().sinks.push(sink);
+        self.with_sinks(|sinks| sinks.push(sink));
     }
 
     /// Marks the sinks that there are now, for [`Self::back_to`].
     #[must_use]
     pub fn mark(&self) -> SinkMark {
-        SinkMark(self.lock().sinks.len())
+        SinkMark(self.with_sinks(|sinks| sinks.len()))
     }
 
     /// Removes the sinks that were added since `mark`, before the run begins anew.
     pub fn back_to(&self, mark: SinkMark) {
-        self.lock().sinks.truncate(mark.0);
+        self.with_sinks(|sinks| sinks.truncate(mark.0));
+    }
+
+    /// The sinks of this part, or of the run.
+    fn with_sinks<T>(&self, work: impl FnOnce(&mut Vec<Box<dyn Sink>>) -> T) -> T {
+        match &self.part {
+            Some(part) => work(&mut part.sinks.lock().unwrap_or_else(PoisonError::into_inner)),
+            None => work(&mut self.lock().sinks),
+        }
     }
 
     /// Begins the step `id` of `total` bytes (`None` where bytes mean nothing).
@@ -162,7 +188,7 @@ impl Progress {
 
     /// Hides all further events except the end of the run.
     pub fn close(&self) {
-        self.0.closed.store(true, Ordering::SeqCst);
+        self.state.closed.store(true, Ordering::SeqCst);
     }
 
     /// The last event of a run.
@@ -195,7 +221,7 @@ impl Progress {
         complete: impl FnOnce(Event) -> Event,
     ) {
         let mut run = self.lock();
-        if self.0.closed.load(Ordering::SeqCst) && exit_code.is_none() {
+        if self.state.closed.load(Ordering::SeqCst) && exit_code.is_none() {
             return;
         }
         run.seq += 1;
@@ -204,6 +230,7 @@ impl Progress {
             seq: run.seq,
             time: now(),
             step: step.to_owned(),
+            part: self.part.as_ref().map(|part| part.name.clone()),
             state,
             bytes,
             total,
@@ -212,13 +239,15 @@ impl Progress {
             result: exit_code.map(|_| state),
             exit_code,
         });
-        for sink in &mut run.sinks {
-            sink.show(&event);
+        run.sinks.iter_mut().for_each(|sink| sink.show(&event));
+        if let Some(part) = &self.part {
+            let mut own = part.sinks.lock().unwrap_or_else(PoisonError::into_inner);
+            own.iter_mut().for_each(|sink| sink.show(&event));
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, SinkState> {
-        self.0.run.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.run.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -333,6 +362,28 @@ mod tests {
         }
         progress.note("copy", "copied");
         assert_eq!((kept.0.lock().unwrap().len(), added.0.lock().unwrap().len()), (3, 2));
+    }
+
+    #[test]
+    fn parts_of_a_run_are_told_apart_and_see_only_their_own_events() {
+        let lines = shared_bytes::SharedBytes::default();
+        let progress = Progress::new(vec![Box::new(plain::PlainLines::new(lines.clone()))]);
+        let (one, other) = (progress.part("one"), progress.part("other"));
+        let own = Recorder::default();
+        let mark = one.mark();
+        one.add(Box::new(own.clone()));
+        let (first, second) = (one.step("copy", "Copying", None), other.step("copy", "Copying", None));
+        second.done();
+        drop(first);
+        one.back_to(mark);
+        one.note("copy", "Copied");
+        progress.note("copy", "All");
+        let told = String::from_utf8(lines.bytes()).unwrap();
+        let expected = "[....] one: Copying\n[....] other: Copying\n[ ok ] other: Copying\n[FAIL] one: Copying\n       one: Copied\n       All\n";
+        assert_eq!(told, expected);
+        let own = own.0.lock().unwrap();
+        let seen: Vec<_> = own.iter().map(|event| (event.part.as_deref(), event.state)).collect();
+        assert_eq!(seen, [(Some("one"), StepState::Started), (Some("one"), StepState::Failed)]);
     }
 
     #[test]

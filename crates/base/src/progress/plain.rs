@@ -44,11 +44,11 @@ impl<W: Write + Send> Sink for PlainLines<W> {
         let now = Instant::now();
         match event.state {
             StepState::Started => {
-                self.running.insert(event.step.clone(), RunningStep { since: now, told: now });
+                self.running.insert(event.key(), RunningStep { since: now, told: now });
                 let total = event.total.map(|total| format!(" ({})", ByteSize::bytes(total)));
-                self.line(&format!("[....] {}{}", event.message, total.unwrap_or_default()));
+                self.line(&format!("[....] {}{}", event.told(), total.unwrap_or_default()));
             }
-            StepState::Progress => match self.running.get_mut(&event.step) {
+            StepState::Progress => match self.running.get_mut(&event.key()) {
                 Some(running) if event.total.is_some() => {
                     if now - running.told >= EVERY {
                         running.told = now;
@@ -61,9 +61,9 @@ impl<W: Write + Send> Sink for PlainLines<W> {
             StepState::Done | StepState::Failed if event.only_ends() => {}
             StepState::Done | StepState::Failed => {
                 let mark = if event.state == StepState::Done { "[ ok ]" } else { "[FAIL]" };
-                let running = self.running.remove(&event.step);
+                let running = self.running.remove(&event.key());
                 let rate = running.map(|running| rate(event, now - running.since)).unwrap_or_default();
-                self.line(&format!("{mark} {}{rate}", event.message));
+                self.line(&format!("{mark} {}{rate}", event.told()));
             }
         }
     }
@@ -126,6 +126,7 @@ mod tests {
             seq: 1,
             time: String::new(),
             step: "write".into(),
+            part: None,
             state: StepState::Started,
             bytes: Some(0),
             total: Some(2 << 20),

@@ -245,6 +245,7 @@ mod tests {
         let (time, message) = (String::new(), String::new());
         let step = step.to_owned();
         ReportLine::Event(Event {
+            part: None,
             v: 1,
             seq,
             time,

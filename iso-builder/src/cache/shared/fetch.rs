@@ -37,8 +37,6 @@ pub(in crate::cache) struct FoundStep {
     repository: Repository,
     name: &'static str,
     step: Arc<SharedStep>,
-    /// Held while files come, so that each comes once.
-    under_way: Arc<Mutex<()>>,
 }
 
 impl SharedSteps {
@@ -82,7 +80,7 @@ pub(super) fn find(
 impl FoundStep {
     fn new(shared: &Arc<SharedSteps>, repository: &Repository, name: &'static str, step: SharedStep) -> Self {
         let (shared, repository, step) = (Arc::clone(shared), repository.clone(), Arc::new(step));
-        Self { shared, repository, name, step, under_way: Arc::default() }
+        Self { shared, repository, name, step }
     }
 
     /// The record of a step of which nothing is here yet.
@@ -132,7 +130,6 @@ impl FoundStep {
         record: &StepRecord,
         names: &[&str],
     ) -> Result<()> {
-        let _under_way = locked(&self.under_way);
         let mut missing: Vec<_> = record.missing(directory, names).collect();
         if missing.is_empty() {
             return Ok(());

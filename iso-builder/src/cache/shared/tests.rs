@@ -57,10 +57,7 @@ impl Builder {
             progress: Progress::new(vec![Box::new(PlainLines::new(self.log.clone()))]),
             silent: Default::default(),
         };
-        Cache::open(self.directory.path(), None, || ())
-            .unwrap()
-            .with_rules(self.rules.clone())
-            .sharing(shared)
+        Cache::open(self.directory.path(), None, || ()).unwrap().for_build(self.rules.clone()).sharing(shared)
     }
 
     fn log(&self) -> String {

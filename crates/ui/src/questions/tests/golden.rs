@@ -15,6 +15,7 @@ fn compare(name: &str, state: &mut Conversation) {
 
 fn event(step: &str, state: Stage, bytes: Option<(u64, u64)>, message: &str) -> ConversationInput {
     ConversationInput::Event(Event {
+        part: None,
         v: 1,
         seq: 1,
         time: String::new(),
