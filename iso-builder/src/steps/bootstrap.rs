@@ -90,6 +90,13 @@ pub(super) fn extract(
     run(request, "extract", suite, repository, include, &[LINKS_BESIDE_USR], "layer.tar")
 }
 
+/// These packages for a repository that has nothing but those that were chosen, and no release from which one could be asked for.
+fn named(include: &[String]) -> String {
+    let names: Vec<_> =
+        include.iter().map(|package| package.split_once('/').map_or(&**package, |(name, _)| name)).collect();
+    names.join(",")
+}
+
 fn run(
     request: &StepRequest,
     variant: &str,
@@ -102,9 +109,20 @@ fn run(
     let directory = request.scratch.join("repository");
     files::make_directory(&directory, 0o755)?;
     let mirror = repository.lay_out(&directory, suite, request.architecture)?;
-    let include = (!include.is_empty()).then(|| format!("--include={}", include.join(",")));
+    let include = (!include.is_empty()).then(|| format!("--include={}", named(include)));
     let output = request.out.join(output);
     let options = include.into_iter().chain(hooks.iter().map(|hook| (*hook).to_owned())).collect();
     SystemRunner.run(&mmdebstrap(request, variant, suite, &output, &[mirror], options))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_release_of_a_package_was_for_its_choice_and_its_version_still_counts() {
+        let include = ["linux-image-amd64/trixie-backports", "curl=8.14.1-2", "dash"].map(str::to_owned);
+        assert_eq!(named(&include), "linux-image-amd64,curl=8.14.1-2,dash");
+    }
 }
