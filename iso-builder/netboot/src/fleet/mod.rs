@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`install_run`], [`install_runs`] | the reports of one machine's run; those that are stored |
 //! | [`stage`] | the stage of a deployment, from steps and states |
+//! | [`rows`] | the machines as they are shown, kept from one request to the next |
 //! | [`view`], [`document`] | the fleet as it is shown, and its JSON |
 //! | [`entries`] | what the journal says of a machine |
 //! | [`wait`] | what machines that wait for a cluster are told of the one that creates it |
@@ -37,6 +38,7 @@ pub mod machine_page;
 pub mod page;
 pub mod query;
 pub mod routes;
+pub mod rows;
 pub mod stage;
 pub mod view;
 pub mod wait;

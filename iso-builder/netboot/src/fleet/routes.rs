@@ -1,7 +1,7 @@
 //! Replies to requests for the fleet: reports of machines, the page, its JSON, its forms. Without sockets.
 
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::Result;
 use base::digest::Digest;
@@ -22,6 +22,7 @@ use super::install_run::{self, InstallRun, RunOutcome};
 use super::install_runs::{self, ReceivedReport};
 use super::page::{LivePage, ShownFleet};
 use super::query::{ListQuery, PAGE, PageQuery};
+use super::rows::FleetRows;
 use super::stage::MachineStage;
 use super::view::{self, FleetView, MachineRow};
 use super::wait::{self, AwaitedCreator};
@@ -32,7 +33,9 @@ use crate::machines::configurations::Configurations;
 use crate::machines::id::MachineId;
 use crate::machines::machine::DeploymentEvent;
 use crate::machines::machine::{DeploymentState, Machine, OperatorAction};
-use crate::machines::registry::{ActedMachine, ActionResult, ActionTarget, MachineRegistry, MachineReporter};
+use crate::machines::registry::{
+    ActedMachine, ActionResult, ActionTarget, MachineRegistry, MachineReporter, StoredFleet,
+};
 use crate::moment::Moment;
 use crate::protocol::REPORT;
 
@@ -75,6 +78,11 @@ impl FleetRequest<'_> {
         self.path == JSON
             || self.path == AUDIT
             || kinds.any(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+    }
+
+    /// True if the client has what this tag belongs to.
+    fn has(&self, tag: &str) -> bool {
+        self.if_none_match.is_some_and(|known| known == tag)
     }
 
     /// The reply to an action that was performed: a program gets `result`, a browser goes to `place`.
@@ -174,6 +182,8 @@ pub struct FleetSources<'a> {
 pub struct Fleet {
     access: FleetAccess,
     history: Mutex<FleetHistory>,
+    /// Locked after `history`.
+    rows: Mutex<FleetRows>,
     tls: bool,
     /// Warnings about the server itself.
     notices: Vec<String>,
@@ -184,7 +194,8 @@ impl Fleet {
     #[must_use]
     pub fn new(token: &Secret, tls: bool) -> Self {
         let access = FleetAccess::new(token);
-        Self { access, history: Mutex::default(), tls, notices: Vec::new() }
+        let (history, rows) = (Mutex::default(), Mutex::default());
+        Self { access, history, rows, tls, notices: Vec::new() }
     }
 
     /// With warnings about the server itself, which the page shows.
@@ -285,6 +296,9 @@ impl Fleet {
         let (version, changes) = (history.version(), history.changes(query.since.as_deref()));
         // Weak: the times of an unchanged fleet differ (RFC 9110, section 8.8.1).
         let tag = format!("W/\"{version}-{}-{}\"", visitor.role, Digest::of(request.query.as_bytes()));
+        if request.has(&tag) {
+            return Ok(tagged(request, tag, FleetReply::new(200, "application/json", "")));
+        }
         let document = FleetDocument::new(&view, &query, visitor.role, version, &changes);
         let reply = FleetReply::new(200, "application/json", serde_json::to_vec_pretty(&document)?);
         Ok(tagged(request, tag, reply))
@@ -292,15 +306,12 @@ impl Fleet {
 
     /// All machines as they are now.
     fn view(&self, known: FleetSources<'_>, now: Moment) -> Result<FleetView> {
-        let (machines, _, conflicts) = known.store.list(usize::MAX)?;
-        let runs = known.store.runs(usize::MAX)?;
-        let row = |machine: &Machine| {
-            let run = runs.get(&machine.id).map(install_runs::read).transpose()?;
-            Ok(Arc::new(row(machine, run.as_ref(), known, now)))
-        };
-        let mut view = FleetView::new(machines.iter().map(row).collect::<Result<_>>()?, now);
+        let mut kept = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        let StoredFleet { machines, runs, conflicts, not_heard_of } =
+            known.store.fleet(known.configurations)?;
+        let mut view = FleetView::new(kept.update(machines, &runs, known.configurations, now)?, now);
         wait::explain(&mut view, known.configurations);
-        view.not_heard_of = known.store.not_heard_of(known.configurations)?;
+        view.not_heard_of = not_heard_of;
         view.notices.clone_from(&self.notices);
         view.conflicts = conflicts.iter().map(view::ConflictRow::from).collect();
         Ok(view)
@@ -331,6 +342,11 @@ impl Fleet {
         let view = self.view(known, now)?;
         history.observe(&view)?;
         let version = history.version();
+        // The script asks for the changes since this version.
+        let tag = format!("W/\"{version}\"");
+        if !is_page && request.has(&tag) {
+            return Ok(tagged(request, tag, FleetReply::html(200, &Markup::default())));
+        }
         let changes = history.changes(query.since.as_deref().filter(|_| !is_page));
         let form = form_value(visitor);
         let query = &PageQuery { choose: query.choose && visitor.role.may_act(), ..query.clone() };
@@ -339,8 +355,7 @@ impl Fleet {
             let live = LivePage { path: "/fleet/live", reloads: !query.choose };
             FleetReply::html(200, &page::document("Fleet", Some(live), &list))
         } else {
-            // The script asks for the changes since this version.
-            tagged(request, format!("W/\"{version}\""), FleetReply::html(200, &list))
+            tagged(request, tag, FleetReply::html(200, &list))
         })
     }
 
@@ -682,7 +697,7 @@ fn unchanged(request: &FleetRequest<'_>, reply: FleetReply) -> FleetReply {
 }
 
 fn tagged(request: &FleetRequest<'_>, tag: String, reply: FleetReply) -> FleetReply {
-    let known = request.if_none_match.is_some_and(|known| known == tag);
+    let known = request.has(&tag);
     let reply = reply.with("ETag", tag).with("Cache-Control", "no-cache".into());
     if known { FleetReply { status: 304, body: Vec::new(), ..reply } } else { reply }
 }

@@ -139,6 +139,8 @@ pub struct MachineMoments {
     pub since: Moment,
     /// When it last asked or reported.
     pub seen: Moment,
+    /// From when on the row is another one, though nothing was heard of the machine.
+    pub until: Option<Moment>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -238,8 +240,12 @@ pub fn row(machine: &Machine, run: Option<&InstallRun>, fit: ConfigurationFit, n
         (Some(_), _) => SILENT,
     };
     let group = stage.group();
-    let silent =
-        group == StageGroup::Installing && stage != MachineStage::Rebooting && now > seen.plus(retry);
+    let reports = group == StageGroup::Installing && stage != MachineStage::Rebooting;
+    let silent = reports && now > seen.plus(retry);
+    let until = match stage {
+        MachineStage::Rebooting => Some(since.plus(RESTART)),
+        _ => (reports && !silent).then(|| seen.plus(retry + 1)),
+    };
     MachineRow {
         id: machine.id.to_string(),
         name: name(machine, run),
@@ -266,7 +272,7 @@ pub fn row(machine: &Machine, run: Option<&InstallRun>, fit: ConfigurationFit, n
         next: next(machine, stage, fit, silent),
         actions: actions(machine, stage, fit, silent),
         version: machine.version(),
-        moments: MachineMoments { since, seen },
+        moments: MachineMoments { since, seen, until },
     }
 }
 

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, anyhow};
 use base::failure::{Class, Failure, causes};
@@ -87,6 +88,8 @@ pub struct Configurations {
     /// The address that nodes join, if all join the same.
     joined: Option<String>,
     fallback: Option<String>,
+    /// Another number for other configurations.
+    revision: u64,
     pub warnings: Vec<String>,
 }
 
@@ -128,8 +131,20 @@ impl Configurations {
             .into())
     }
 
+    fn revise(&mut self) {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        self.revision = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+    }
+
+    /// Of two configurations of one revision each says the same as the other.
+    #[must_use]
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
     /// Finds who creates which cluster, once for all questions about it.
     fn index_clusters(&mut self) {
+        self.revise();
         let (mut creators, mut joined) = (Vec::new(), BTreeSet::new());
         for (name, configuration) in &self.all {
             match &configuration.node.cluster {
@@ -148,6 +163,7 @@ impl Configurations {
 
     /// Adds a configuration without checking it; one without selectors is the fallback.
     pub fn add(&mut self, name: &str, text: Secret, selectors: Vec<Selector>) {
+        self.revise();
         for selector in &selectors {
             self.by_mark.entry(IdentityKey::of(selector)).or_default().insert(name.to_owned());
         }

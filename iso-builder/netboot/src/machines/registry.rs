@@ -3,7 +3,7 @@
 //!
 //! Called by [`crate::server::router`] for machines and by [`crate::fleet`] for operators.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
 use anyhow::Result;
@@ -23,7 +23,7 @@ use super::machine::{
 };
 use super::store::location::StateLocation;
 use super::store::postgres::StoreNotice;
-use super::store::{Durability, IdentityConflict, MachineRecords, MachineStore, RunRecord};
+use super::store::{Durability, IdentityConflict, MachineRecords, MachineStore, RunRecord, StoredMachine};
 use super::stranger_rate::{StrangerRate, StrangerVerdict};
 use super::token::{self, DeploymentTicket, TokenPurpose, TokenSigner};
 use crate::moment::Moment;
@@ -57,6 +57,17 @@ pub struct ConfigurationHandout {
     pub machine: Machine,
     pub name: String,
     pub text: Secret,
+}
+
+/// The records of all machines.
+#[derive(Debug)]
+pub struct StoredFleet {
+    /// Those that an operator has to look at come first.
+    pub machines: Vec<StoredMachine>,
+    pub runs: HashMap<MachineId, RunRecord>,
+    pub conflicts: Vec<IdentityConflict>,
+    /// The hostnames of the configurations whose machines have never asked to boot.
+    pub not_heard_of: Vec<String>,
 }
 
 /// The machine that a report token belongs to.
@@ -381,13 +392,6 @@ impl MachineRegistry {
         Ok(ActionResult::Done)
     }
 
-    /// The hostnames of the configurations whose machines have never asked to boot.
-    pub fn not_heard_of(&self, configurations: &Configurations) -> Result<Vec<String>> {
-        let known = self.store.read(|records| records.assignments())?;
-        let silent = configurations.assignable().filter(|name| !known.contains(*name));
-        Ok(silent.map(|name| configurations.hostname(name).unwrap_or(name).to_owned()).collect())
-    }
-
     /// Removes a conflict that an operator has seen. Returns its entry of the audit log; none if it was not there.
     pub fn dismiss(&self, conflict: &str, actor: &Actor, now: Moment) -> Result<Option<AuditEntry>> {
         self.store.change(Durability::Full, |records| {
@@ -479,11 +483,6 @@ impl MachineRegistry {
         self.store.read(|records| records.run(id))
     }
 
-    /// The runs of the machines that [`MachineRegistry::list`] returns.
-    pub fn runs(&self, limit: usize) -> Result<BTreeMap<MachineId, RunRecord>> {
-        self.store.read(|records| records.runs(limit))
-    }
-
     /// The log of a machine's latest run.
     pub fn log(&self, id: MachineId) -> Result<Option<String>> {
         self.store.read(|records| records.log(id))
@@ -509,6 +508,19 @@ impl MachineRegistry {
                 _ => {}
             }
             Ok(result)
+        })
+    }
+
+    /// All that the fleet shows, as it is at one moment.
+    pub fn fleet(&self, configurations: &Configurations) -> Result<StoredFleet> {
+        self.store.read(|records| {
+            let known = records.assignments()?;
+            Ok(StoredFleet {
+                machines: records.stored()?,
+                runs: records.runs()?,
+                conflicts: records.conflicts()?,
+                not_heard_of: not_heard_of(configurations, &known),
+            })
         })
     }
 
@@ -552,6 +564,12 @@ impl From<OperatorAction> for AuditAction {
             OperatorAction::Forget => Self::Forget,
         }
     }
+}
+
+/// The hostnames of the configurations whose machines have never asked to boot.
+fn not_heard_of(configurations: &Configurations, known: &BTreeSet<String>) -> Vec<String> {
+    let silent = configurations.assignable().filter(|name| !known.contains(*name));
+    silent.map(|name| configurations.hostname(name).unwrap_or(name).to_owned()).collect()
 }
 
 impl BootDecision {

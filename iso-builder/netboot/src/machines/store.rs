@@ -27,12 +27,14 @@ mod run;
 mod schema;
 mod sql;
 pub mod sqlite;
+mod stored;
 mod unavailable;
 mod unreadable;
 
 pub use conflict::IdentityConflict;
 pub use records::MachineRecords;
 pub use run::RunRecord;
+pub use stored::StoredMachine;
 pub use unavailable::StoreUnavailable;
 
 /// The failures that a change survives.

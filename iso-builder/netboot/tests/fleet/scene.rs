@@ -401,6 +401,7 @@ impl Run<'_> {
             message,
             details: None,
             result: None,
+            part: None,
             exit_code: None,
         }
     }

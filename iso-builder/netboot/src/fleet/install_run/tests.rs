@@ -29,6 +29,7 @@ fn event(seq: u64, step: &str, state: StepState) -> Event {
         message,
         details: None,
         result: None,
+        part: None,
         exit_code: None,
     }
 }
@@ -209,6 +210,7 @@ fn any_line() -> impl Strategy<Value = ReportLine> {
             message,
             details: None,
             result: None,
+            part: None,
             exit_code,
         })
     });

@@ -109,6 +109,7 @@ pub(super) fn end(exit_code: u8) -> ReportLine {
         message,
         details: None,
         result,
+        part: None,
         exit_code,
     })
 }
@@ -785,4 +786,59 @@ fn what_is_not_there_is_not_found() {
     ] {
         assert_eq!(Fleet::has(path), ours, "{path}");
     }
+}
+
+#[test]
+fn what_is_kept_of_the_machines_is_what_would_be_made_anew() {
+    let (_directory, mut fleet) = large();
+    let compare = |fleet: &FleetSources, seconds: u64| {
+        let now = NOW.plus(seconds);
+        let view = |shown: &Fleet| {
+            let known = super::FleetSources {
+                store: &fleet.store,
+                configurations: &fleet.configurations,
+                note: &|_| {},
+            };
+            shown.view(known, now).unwrap()
+        };
+        let anew = view(&Fleet::new(&Secret::new(TOKEN), false));
+        assert_eq!(view(&fleet.fleet), anew, "after {seconds} seconds");
+        anew.summary.iter().map(|count| (count.group.name(), count.count)).collect::<Vec<_>>()
+    };
+    let event =
+        |step: &str| ReportLine::Event(progress::Event { step: step.into(), exit_code: None, ..started() });
+    let tell = |fleet: &FleetSources, line: ReportLine, seconds| {
+        fleet.answer(&report(&fleet.reports, &body(&[line])), NOW.plus(seconds)).unwrap();
+    };
+    let silent = |fleet: &FleetSources, seconds: u64| {
+        let known =
+            super::FleetSources { store: &fleet.store, configurations: &fleet.configurations, note: &|_| {} };
+        fleet.fleet.view(known, NOW.plus(seconds)).unwrap().machines.iter().filter(|row| row.silent).count()
+    };
+    assert_eq!(compare(&fleet, 0), [("installing", 1800)]);
+    tell(&fleet, event("image"), 1);
+    compare(&fleet, 1);
+    // It falls silent, and then all others do.
+    for (seconds, count) in [(121, 0), (122, 1), (900, 1), (901, 1800)] {
+        compare(&fleet, seconds);
+        assert_eq!(silent(&fleet, seconds), count, "{seconds}");
+    }
+    let ReportLine::Event(ended) = end(0) else { panic!() };
+    tell(&fleet, ReportLine::Event(progress::Event { seq: 2, ..ended }), 950);
+    compare(&fleet, 950);
+    // A restart counts as installed after three minutes.
+    assert_eq!(compare(&fleet, 1129), [("installing", 1800)]);
+    assert_eq!(compare(&fleet, 1130), [("installing", 1799), ("installed", 1)]);
+    // The clock is set back.
+    assert_eq!(compare(&fleet, 1000), [("installing", 1800)]);
+    let id = fleet.machine_named("N7");
+    fleet.store.act(&[id.into()], OperatorAction::Deny, &operator(), &fleet.configurations, NOW).unwrap();
+    assert_eq!(compare(&fleet, 1131), [("installing", 1798), ("installed", 1), ("denied", 1)]);
+    // Other configurations: those without any are unknown, or held by what they have begun.
+    fleet.configurations = configurations(&[NAME, "default.yaml"]);
+    compare(&fleet, 1131);
+    fleet.store.act(&[id.into()], OperatorAction::Forget, &operator(), &fleet.configurations, NOW).unwrap();
+    fleet.store.act(&[id.into()], OperatorAction::Allow, &operator(), &fleet.configurations, NOW).unwrap();
+    fleet.store.act(&[id.into()], OperatorAction::Forget, &operator(), &fleet.configurations, NOW).unwrap();
+    assert_eq!(compare(&fleet, 1131), [("installing", 1798), ("installed", 1)]);
 }

@@ -33,6 +33,7 @@ fn line(seq: u64, step: &str, state: StepState, exit_code: Option<u8>) -> Report
         message,
         details: None,
         result: None,
+        part: None,
         exit_code,
     })
 }

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::conflict::IdentityConflict;
 use super::run::RunRecord;
-use super::sql::{SqlRow, SqlValue};
+use super::sql::{FromSqlValue, SqlRow, SqlValue};
 use crate::machines::id::MachineId;
 use crate::machines::machine::{DeploymentState, InstallPermission, Machine};
 use crate::moment::Moment;
@@ -63,6 +63,11 @@ pub(super) fn run(mut row: SqlRow) -> Result<(MachineId, RunRecord)> {
 
 pub(super) fn id(row: &mut SqlRow) -> Result<MachineId> {
     let bytes: Vec<u8> = row.take()?;
+    id_of(SqlValue::Bytes(bytes))
+}
+
+pub(super) fn id_of(value: SqlValue) -> Result<MachineId> {
+    let bytes = Vec::from_sql(value)?;
     Ok(MachineId::of(Uuid::from_slice(&bytes).context("reading the number of a machine")?))
 }
 

@@ -1,7 +1,7 @@
 //! The records in the tables of the database, read and written within one transaction.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 
 use anyhow::{Context, Result};
 
@@ -9,6 +9,7 @@ use super::columns::{attention, bytes, conflict, id, json, machine, run, seconds
 use super::conflict::IdentityConflict;
 use super::run::RunRecord;
 use super::sql::{SqlRow, SqlTransaction, SqlValue};
+use super::stored::StoredMachine;
 use crate::machines::id::MachineId;
 use crate::machines::identity_keys::{self, IdentityKey};
 use crate::machines::machine::Machine;
@@ -95,6 +96,12 @@ impl<'a> MachineRecords<'a> {
     /// The first `limit` records, beginning with those that an operator has to look at.
     pub fn list(&self, limit: usize) -> Result<Vec<Machine>> {
         self.machines(&format!("ORDER BY {ORDER} LIMIT $1"), &[number(limit)])
+    }
+
+    /// All records, beginning with those that an operator has to look at.
+    pub fn stored(&self) -> Result<Vec<StoredMachine>> {
+        let rows = self.query(&format!("SELECT {COLUMNS} FROM machines ORDER BY {ORDER}"), &[])?;
+        rows.into_iter().map(StoredMachine::new).collect()
     }
 
     pub fn count(&self) -> Result<usize> {
@@ -196,11 +203,10 @@ impl<'a> MachineRecords<'a> {
         Ok(rows.into_iter().map(run).collect::<Result<Vec<_>>>()?.pop().map(|(_, run)| run))
     }
 
-    /// The runs of the machines that [`MachineRecords::list`] returns.
-    pub fn runs(&self, limit: usize) -> Result<BTreeMap<MachineId, RunRecord>> {
-        let first = format!("SELECT id FROM machines ORDER BY {ORDER} LIMIT $1");
-        let rows = self.query(&format!("{RUNS} WHERE runs.machine IN ({first})"), &[number(limit)])?;
-        rows.into_iter().map(run).collect()
+    /// The runs of all machines that have a record.
+    pub fn runs(&self) -> Result<HashMap<MachineId, RunRecord>> {
+        let sql = format!("{RUNS} WHERE runs.machine IN (SELECT id FROM machines)");
+        self.query(&sql, &[])?.into_iter().map(run).collect()
     }
 
     /// Adds a run, or replaces that of the same machine. Its log is stored by [`MachineRecords::put_log`].

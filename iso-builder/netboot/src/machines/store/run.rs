@@ -3,7 +3,7 @@
 use crate::moment::Moment;
 
 /// What it says is for [`crate::fleet`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RunRecord {
     /// JSON.
     pub run: String,

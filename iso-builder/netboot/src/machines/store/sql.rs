@@ -8,7 +8,7 @@ use std::fmt;
 use anyhow::{Result, anyhow};
 
 /// A parameter, or a column of a row.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum SqlValue {
     Null,
     Boolean(bool),
@@ -32,6 +32,11 @@ pub(super) struct SqlRow(std::vec::IntoIter<SqlValue>);
 impl SqlRow {
     pub(super) fn new(values: Vec<SqlValue>) -> Self {
         Self(values.into_iter())
+    }
+
+    /// The columns that are left.
+    pub(super) fn rest(&self) -> &[SqlValue] {
+        self.0.as_slice()
     }
 
     /// The next column.

@@ -183,7 +183,7 @@ fn a_run_is_kept_with_the_moment_at_which_its_machine_was_heard(place: &StorePla
     drop(store);
     let store = place.open();
     assert_eq!(store.read(|records| records.run(one.id)).unwrap(), Some(last.clone()));
-    let listed = store.read(|records| records.runs(10)).unwrap();
+    let listed = store.read(|records| records.runs()).unwrap();
     assert_eq!(listed.into_iter().collect::<Vec<_>>(), [(one.id, last)], "the other machine has no record");
 }
 

@@ -77,7 +77,7 @@ fn the_tables_of_an_earlier_version_are_changed_and_keep_what_is_in_them() {
     for _ in 0..2 {
         let store = SqliteStore::open(&path).unwrap();
         let store: &dyn MachineStore = &store;
-        let found = store.read(|records| Ok((records.list(2)?, records.runs(2)?.len()))).unwrap();
+        let found = store.read(|records| Ok((records.list(2)?, records.runs()?.len()))).unwrap();
         assert_eq!((found, store.key()), ((vec![machine.clone()], 0), key));
     }
     drop(directory);
