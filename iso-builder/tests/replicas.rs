@@ -240,6 +240,16 @@ fn every_machine_is_installed_once_while_servers_are_killed_and_the_database_is_
     let given: Vec<_> = (0..MACHINES).map(|_| AtomicUsize::new(0)).collect();
     let machine = |number: u8| Machine { number, balancer: &balancer, given: &given[usize::from(number)] };
     let bearer = format!("Authorization: Bearer {}\r\n", replicas[0].token());
+    let mut tokens = Command::new(env!("CARGO_BIN_EXE_iso-builder"));
+    tokens.args(["tokens", "new", "prometheus", "--role", "read", "--state", &url]);
+    let scraper = tokens.output().unwrap();
+    assert!(scraper.status.success(), "{scraper:?}");
+    let scraper = format!("Authorization: Bearer {}\r\n", String::from_utf8(scraper.stdout).unwrap().trim());
+    let scrape = |replica: &Replica, up: u8| {
+        let (status, text) = ask(replica.address, "GET", "/metrics", &scraper, "").unwrap();
+        assert_eq!(status, 200, "{text}");
+        assert!(text.contains(&format!("\nnqrust_state_up {up}\n")), "{text}");
+    };
     let outages = AtomicUsize::new(0);
     let installed: Vec<bool> = scope(|scope| {
         let outages = &outages;
@@ -255,11 +265,14 @@ fn every_machine_is_installed_once_while_servers_are_killed_and_the_database_is_
         let machines: Vec<_> = (0..MACHINES).map(|number| scope.spawn(move || install(number))).collect();
         for killed in 0..2 {
             sleep(Duration::from_millis(500));
+            replicas.iter().for_each(|replica| scrape(replica, 1));
             replicas[killed].kill();
             sleep(Duration::from_millis(300));
             database.stop();
             replicas.iter().for_each(|replica| replica.answers(&bearer, 503));
             for replica in replicas.iter().filter(|replica| replica.running.is_some()) {
+                // Whether the token is still valid is in the database.
+                scrape(replica, 0);
                 let (status, text) = ask(replica.address, "GET", "/readyz", "", "").unwrap();
                 let expected = "not ready\nstate: the database of the fleet does not answer\nmedium: ok\n";
                 assert_eq!((status, &*text), (503, expected));

@@ -9,7 +9,7 @@
 //! | [`fleet`] | reports of machines, and the page that shows them |
 //!
 //! [`protocol`] has the URLs and kernel parameters that machines and the server agree on, [`journal`] the log of the server,
-//! [`moment`] points in time. Only [`server`] and [`boot::dnsmasq`] deal with sockets and processes. Decisions are functions of
+//! [`metrics`] what is counted for Prometheus, [`moment`] points in time. Only [`server`] and [`boot::dnsmasq`] deal with sockets and processes. Decisions are functions of
 //! values.
 
 pub mod boot;
@@ -17,6 +17,7 @@ pub mod content;
 pub mod fleet;
 pub mod journal;
 pub mod machines;
+pub mod metrics;
 pub mod moment;
 pub mod protocol;
 pub mod server;

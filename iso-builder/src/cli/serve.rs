@@ -84,6 +84,9 @@ pub(super) struct ServeCommand {
     /// How long a machine may take from its boot script to its configuration.
     #[arg(long, value_name = "MINUTES", default_value_t = 60)]
     token_validity: u32,
+    /// Let everybody who reaches this server read its metrics at /metrics. Otherwise they take a token with the role read.
+    #[arg(long)]
+    metrics_without_token: bool,
     #[command(flatten)]
     known: KnownKeyArguments,
     #[command(flatten)]
@@ -252,6 +255,7 @@ impl TryFrom<ServeCommand> for ServerOptions {
             connections_per_address: serve.connections_per_address,
             validity: u64::from(serve.token_validity) * 60,
             tls: serve.tls,
+            metrics_for_all: serve.metrics_without_token,
             dnsmasq: serve.dhcp.mode(serve.listen)?,
         })
     }

@@ -83,6 +83,9 @@ pub trait ConnectionService: Send + Sync + 'static {
 
     fn serve(&self, connection: &ServerConnection) -> impl Future<Output = ()> + Send;
 
+    /// Counts a client that was refused.
+    fn count_refusal(&self, _refusal: ConnectionRefusal) {}
+
     /// Tells the operator that `client` was refused, the `count`th refusal. It is called at most once in a minute.
     fn refused(&self, client: ClientNetwork, refusal: ConnectionRefusal, count: u64);
 }
@@ -143,6 +146,7 @@ pub async fn serve<S: ConnectionService>(
                     }
                     Err(refused) => {
                         stream::refuse(socket, service.is_plain());
+                        service.count_refusal(refused);
                         if refusals.is_due(Instant::now()) {
                             service.refused(ClientNetwork::of(peer.ip()), refused, refusals.count);
                         }

@@ -1,5 +1,6 @@
 //! Replies to requests for the fleet: reports of machines, the page, its JSON, its forms. Without sockets.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -36,6 +37,7 @@ use crate::machines::machine::{DeploymentState, Machine, OperatorAction};
 use crate::machines::registry::{
     ActedMachine, ActionResult, ActionTarget, MachineRegistry, MachineReporter, StoredFleet,
 };
+use crate::metrics::FleetCounts;
 use crate::moment::Moment;
 use crate::protocol::REPORT;
 
@@ -230,6 +232,34 @@ impl Fleet {
     /// Held while the fleet is looked at, so that what is seen last is what is remembered.
     fn history(&self) -> MutexGuard<'_, FleetHistory> {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether these header fields are those of somebody who may see the fleet.
+    pub fn may_look(
+        &self,
+        authorization: Option<&str>,
+        cookies: Option<&str>,
+        store: &MachineRegistry,
+        now: Moment,
+    ) -> Result<bool> {
+        Ok(self.access.visitor(authorization, cookies, store, now)?.is_some())
+    }
+
+    /// The machines by their stages, and what else metrics tell of the fleet.
+    pub fn counts(&self, known: FleetSources<'_>, now: Moment) -> Result<FleetCounts> {
+        let view = self.view(known, now)?;
+        let mut stages = BTreeMap::from(MachineStage::ALL.map(|stage| (stage, 0)));
+        for row in &view.machines {
+            *stages.entry(row.stage).or_default() += 1;
+        }
+        let stages = stages.into_iter().map(|(stage, count)| (stage.name(), stage.group().name(), count));
+        Ok(FleetCounts {
+            stages: stages.collect(),
+            silent: view.machines.iter().filter(|row| row.silent).count(),
+            conflicts: view.conflicts.len(),
+            not_heard_of: view.not_heard_of.len(),
+            configurations: known.configurations.count(),
+        })
     }
 
     fn visitor(

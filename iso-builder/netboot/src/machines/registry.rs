@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use anyhow::Result;
 use model::config::Secret;
@@ -23,9 +24,12 @@ use super::machine::{
 };
 use super::store::location::StateLocation;
 use super::store::postgres::StoreNotice;
-use super::store::{Durability, IdentityConflict, MachineRecords, MachineStore, RunRecord, StoredMachine};
+use super::store::{
+    Durability, IdentityConflict, MachineRecords, MachineStore, MeteredStore, RunRecord, StoredMachine,
+};
 use super::stranger_rate::{StrangerRate, StrangerVerdict};
 use super::token::{self, DeploymentTicket, TokenPurpose, TokenSigner};
+use crate::metrics::ServerMetrics;
 use crate::moment::Moment;
 
 #[derive(Debug)]
@@ -33,6 +37,7 @@ pub struct MachineRegistry {
     store: Box<dyn MachineStore>,
     signer: TokenSigner,
     strangers: StrangerRate,
+    metrics: Arc<ServerMetrics>,
 }
 
 #[derive(Debug)]
@@ -133,8 +138,15 @@ impl MachineRegistry {
 
     #[must_use]
     pub fn new(store: Box<dyn MachineStore>) -> Self {
-        let signer = TokenSigner::new(&store.key());
-        Self { store, signer, strangers: StrangerRate::default() }
+        let (signer, metrics) = (TokenSigner::new(&store.key()), Arc::default());
+        let store = Box::new(MeteredStore::new(store, &metrics));
+        Self { store, signer, strangers: StrangerRate::default(), metrics }
+    }
+
+    /// The metrics of the server whose state this is.
+    #[must_use]
+    pub fn metrics(&self) -> &Arc<ServerMetrics> {
+        &self.metrics
     }
 
     /// Whether the state can be read and changed now.
@@ -239,7 +251,7 @@ impl MachineRegistry {
         let Some(ticket) = self.signer.ticket(TokenPurpose::Configuration, token) else {
             return Ok(Err(TokenRefusal::Unknown));
         };
-        self.store.change(Durability::Full, |records| {
+        let handed = self.store.change(Durability::Full, |records| {
             let Some(mut machine) = records.get(ticket.machine)? else {
                 return Ok(Err(TokenRefusal::Unknown));
             };
@@ -257,7 +269,11 @@ impl MachineRegistry {
             machine.took(peer, now);
             records.put(&machine)?;
             Ok(Ok(ConfigurationHandout { machine, name, text: text.clone() }))
-        })
+        });
+        if let Ok(Ok(_)) = &handed {
+            self.metrics.configuration_handed_out();
+        }
+        handed
     }
 
     /// The machine that waits for its cluster with a configuration that it has, and the moment at which `token` was made to
@@ -297,8 +313,8 @@ impl MachineRegistry {
         if !self.get(id)?.is_some_and(|machine| is_news(&machine)) {
             return Ok(Vec::new());
         }
-        self.store.change(Durability::Full, |records| {
-            let Some(mut machine) = records.get(id)? else { return Ok(Vec::new()) };
+        let (refusals, state) = self.store.change(Durability::Full, |records| {
+            let Some(mut machine) = records.get(id)? else { return Ok((Vec::new(), None)) };
             let mut refusals = Vec::new();
             // A report without any identifier of this machine is of another one.
             let is_it = !identity_keys::of(&machine.identity).is_disjoint(&identity_keys::of(reported));
@@ -315,12 +331,21 @@ impl MachineRegistry {
                     known.into_iter().try_for_each(|stranger| records.remove(stranger.id))?;
                 }
             }
+            let before = machine.state;
             if let Some(event) = event {
                 machine.apply(event, now);
             }
             records.put(&machine)?;
-            Ok(refusals)
-        })
+            Ok((refusals, Some(machine.state).filter(|state| *state != before)))
+        })?;
+        // Only what is stored is counted, and only by the server that has stored it.
+        match state {
+            Some(DeploymentState::Installed) => self.metrics.install_ended(true),
+            Some(DeploymentState::Failed) => self.metrics.install_ended(false),
+            Some(DeploymentState::Joined) => self.metrics.node_joined(),
+            _ => {}
+        }
+        Ok(refusals)
     }
 
     /// Performs an operator's action on machines, with an entry of the audit log for each, in one transaction: if it fails, on none.
@@ -346,8 +371,17 @@ impl MachineRegistry {
                 AuditRecord { actor: actor.clone(), action: action.into(), subject, result: result.into() };
             Ok(ActedMachine { result, entry: Some(records.add_audit(record, now)?) })
         };
-        self.store
-            .change(Durability::Full, |records| targets.iter().map(|target| act(records, target)).collect())
+        let all =
+            |records: &mut MachineRecords<'_>| targets.iter().map(|target| act(records, target)).collect();
+        let acted: Vec<ActedMachine> = self.store.change(Durability::Full, all)?;
+        acted.iter().filter_map(|acted| acted.entry.as_ref()).for_each(|entry| self.count(entry));
+        Ok(acted)
+    }
+
+    /// Counts what was stored.
+    fn count(&self, entry: &AuditEntry) {
+        let AuditRecord { action, result, .. } = &entry.record;
+        self.metrics.operator_acted(action.name(), result.name());
     }
 
     fn act_on(
@@ -394,12 +428,16 @@ impl MachineRegistry {
 
     /// Removes a conflict that an operator has seen. Returns its entry of the audit log; none if it was not there.
     pub fn dismiss(&self, conflict: &str, actor: &Actor, now: Moment) -> Result<Option<AuditEntry>> {
-        self.store.change(Durability::Full, |records| {
+        let dismissed = self.store.change(Durability::Full, |records| {
             let Some(conflict) = records.remove_conflict(conflict)? else { return Ok(None) };
             let subject = AuditSubject::Conflict { id: conflict.id, address: Some(conflict.address) };
             let (action, result) = (AuditAction::Dismiss, AuditResult::Done);
             records.add_audit(AuditRecord { actor: actor.clone(), action, subject, result }, now).map(Some)
-        })
+        });
+        if let Ok(Some(entry)) = &dismissed {
+            self.count(entry);
+        }
+        dismissed
     }
 
     /// The entries of the audit log, the latest first.

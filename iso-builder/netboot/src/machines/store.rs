@@ -21,6 +21,7 @@ mod conflict;
 mod import;
 pub mod location;
 mod lock;
+mod metered;
 pub mod postgres;
 mod records;
 mod run;
@@ -32,6 +33,7 @@ mod unavailable;
 mod unreadable;
 
 pub use conflict::IdentityConflict;
+pub use metered::MeteredStore;
 pub use records::MachineRecords;
 pub use run::RunRecord;
 pub use stored::StoredMachine;

@@ -17,9 +17,11 @@ use transfer::server::body::{RequestBody, ResponseBody};
 use transfer::server::connection_limit::{AnsweringGuard, ClientNetwork, ConnectionRefusal};
 
 use super::http::respond;
+use super::metered::{MeteredBody, route};
 use super::router::Router;
 use super::sendfile::{self, NextRequest};
 use crate::journal;
+use crate::metrics::RequestMeter;
 
 pub struct NetbootConnections {
     pub router: Arc<Router>,
@@ -38,6 +40,7 @@ impl ConnectionService for NetbootConnections {
     }
 
     async fn serve(&self, connection: &ServerConnection) {
+        let _open = self.router.store.metrics().connected();
         match &self.tls {
             None => {
                 if self.send_files(connection).await {
@@ -51,6 +54,13 @@ impl ConnectionService for NetbootConnections {
                 }
             }
         }
+    }
+
+    fn count_refusal(&self, refusal: ConnectionRefusal) {
+        self.router.store.metrics().connection_refused(match refusal {
+            ConnectionRefusal::Client => "client",
+            ConnectionRefusal::Server => "server",
+        });
     }
 
     fn refused(&self, client: ClientNetwork, refusal: ConnectionRefusal, count: u64) {
@@ -109,14 +119,17 @@ async fn answered(
     peer: IpAddr,
     request: Request<Incoming>,
     answering: AnsweringGuard,
-) -> Result<Response<ResponseBody>, Infallible> {
+) -> Result<Response<MeteredBody<ResponseBody>>, Infallible> {
+    let (route, method) = (route(request.uri().path()), request.method().as_str());
+    let mut meter = RequestMeter::begin(router.store.metrics(), route, method);
     let request = request.map(|body| RequestBody::new(body, answering.permit()));
     let unread = request.body().unread();
     let mut response = respond(router, peer, request).await?;
     if unread.load(Ordering::Relaxed) {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    Ok(response.map(|body| body.holding(answering)))
+    meter.answered(response.status().as_u16());
+    Ok(response.map(|body| MeteredBody::new(body.holding(answering), meter)))
 }
 
 #[cfg(test)]

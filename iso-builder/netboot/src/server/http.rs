@@ -14,6 +14,8 @@ use transfer::server::response::{file_response, set_field};
 
 use super::fleet_http;
 use super::health::{self, LIVE, READY};
+use super::metered::METRICS;
+use super::metrics_http;
 use super::provenance::RequestProvenance;
 use super::response::{TEXT, later, momentary, plain, unavailable};
 use super::router::{RETRY, Router, ServedReply, ServedRequest, trouble};
@@ -47,6 +49,7 @@ where
     let mut response = match &*path {
         // No thread that may wait for a disk has part in it.
         LIVE => momentary("alive\n".to_owned(), TEXT),
+        METRICS => metrics_http::respond(&router, peer, parts).await,
         READY => readiness(&router, parts.uri.query().unwrap_or_default()).await,
         _ => answer(router, peer, parts, head).await,
     };

@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use super::health::HealthProbe;
 use super::provenance::{RequestProvenance, ServerNames};
+use super::scrapers::AcceptedScrapers;
 use crate::boot::scripts::{self, BootSystem, DeploymentTokens};
 use crate::content::files::MediumFiles;
 use crate::fleet::routes::Fleet;
@@ -30,8 +31,11 @@ use crate::protocol::{BOOT, CONFIGURATION, GRUB, MEDIUM};
 use transfer::range::{RangeFields, RangeSelection};
 use transfer::server::served_file::ServedFile;
 
+/// The first scripts of loaders.
+pub const IPXE_START: &str = "/boot.ipxe";
+pub const GRUB_START: &str = "/grub/grub.cfg";
 /// Where loaders are served, for firmware that boots over HTTP.
-const LOADERS: &str = "/loaders/";
+pub const LOADERS: &str = "/loaders/";
 /// The longest identifier of a machine, in bytes; a longer one is ignored.
 const LONGEST: usize = 256;
 /// The most cards in a request. iPXE sends five.
@@ -111,6 +115,9 @@ pub struct Router {
     pub tls: bool,
     pub fleet: Fleet,
     pub health: Arc<HealthProbe>,
+    /// Whether everybody may read the metrics, without a token.
+    pub metrics_for_all: bool,
+    pub scrapers: AcceptedScrapers,
     /// Validity of a token for a configuration, in seconds.
     pub validity: u64,
     /// Messages for the operator.
@@ -127,6 +134,8 @@ impl Router {
         store: MachineRegistry,
         configurations: Configurations,
     ) -> Self {
+        let release = files.release();
+        store.metrics().serves(&release.name, &release.version.to_string());
         Self {
             files,
             system,
@@ -138,6 +147,8 @@ impl Router {
             // A placeholder that gives nobody access; `run` sets the real one.
             fleet: Fleet::new(&Secret::new(Uuid::new_v4().to_string()), false),
             health: Arc::default(),
+            metrics_for_all: false,
+            scrapers: AcceptedScrapers::default(),
             validity: 3600,
             progress: Progress::silent(),
             configurations: RwLock::new(Arc::new(configurations)),
@@ -175,11 +186,11 @@ impl Router {
         if let Some(name) = path.strip_prefix(LOADERS) {
             return Ok(file(self.loaders.get(name), asked));
         }
-        if path == "/boot.ipxe" {
+        if path == IPXE_START {
             let script = scripts::ipxe_start(self.files.release().architecture);
             return Ok(file(Some(&ServedFile::in_memory(script.into_bytes())), asked));
         }
-        if path == "/grub/grub.cfg" {
+        if path == GRUB_START {
             return Ok(file(Some(&ServedFile::in_memory(scripts::grub_start().into_bytes())), asked));
         }
         if path == "/" {
@@ -239,6 +250,10 @@ impl Router {
         let configurations = self.configurations();
         let booted = self.store.boot(&identity, asked.peer, &configurations, now)?;
         self.tell(&booted, &identity, &configurations, asked.peer);
+        match booted.answer {
+            BootAnswer::Install => self.store.metrics().boot_answered("installer", ""),
+            BootAnswer::Disk(why) => self.store.metrics().boot_answered("disk", why.name()),
+        }
         Ok(ServedReply::Script(match (&booted.answer, &booted.tokens) {
             (BootAnswer::Install, Some((configuration, report))) => {
                 let deployment = DeploymentTokens {

@@ -70,6 +70,8 @@ pub struct ServerOptions {
     /// Validity of a token for a configuration, in seconds.
     pub validity: u64,
     pub tls: Option<tls::CertificateChoice>,
+    /// Whether everybody may read the metrics, without a token.
+    pub metrics_for_all: bool,
     /// The mode of dnsmasq and its only interface.
     pub dnsmasq: Option<(dnsmasq::DhcpMode, Option<String>)>,
 }
@@ -146,6 +148,7 @@ impl NetbootServer {
         router.hosts = ServerNames::of_this_host(router.base.as_deref());
         router.tls = tls.is_some();
         router.validity = options.validity;
+        router.metrics_for_all = options.metrics_for_all;
         router.progress = progress.clone();
         tell_warnings(&router);
         let mut threads = Builder::new_multi_thread();

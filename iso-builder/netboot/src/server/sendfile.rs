@@ -23,7 +23,9 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use super::http::respond;
+use super::metered::route;
 use super::router::Router;
+use crate::metrics::RequestMeter;
 use crate::protocol::MEDIUM;
 use transfer::range::ByteSpan;
 use transfer::server::body::{BodyParts, ResponseBody};
@@ -96,11 +98,17 @@ pub async fn answer(
     last: bool,
 ) -> io::Result<()> {
     take(stream, asked.length).await?;
+    let mut meter = RequestMeter::begin(router.store.metrics(), route(asked.request.uri().path()), "GET");
     let Ok(response) = respond(Arc::clone(router), peer, asked.request).await;
+    meter.answered(response.status().as_u16());
     write(stream, head(&response, last, jiff::Timestamp::now()).as_slice()).await?;
     match response.into_body().into_parts() {
-        BodyParts::Whole(bytes) => write(stream, &bytes).await,
-        BodyParts::Part(served, span) => send(stream, &served, span).await,
+        BodyParts::Whole(bytes) => {
+            write(stream, &bytes).await?;
+            meter.sent(bytes.len() as u64);
+            Ok(())
+        }
+        BodyParts::Part(served, span) => send(stream, &served, span, &meter).await,
     }
 }
 
@@ -140,7 +148,12 @@ fn head(response: &Response<ResponseBody>, last: bool, now: jiff::Timestamp) -> 
     head
 }
 
-async fn send(stream: &TcpStream, served: &ServedFile, mut left: ByteSpan) -> io::Result<()> {
+async fn send(
+    stream: &TcpStream,
+    served: &ServedFile,
+    mut left: ByteSpan,
+    meter: &RequestMeter,
+) -> io::Result<()> {
     while left.length() > 0 {
         let turn = left.length().min(TURN);
         let count = match served.at(left.start) {
@@ -161,6 +174,7 @@ async fn send(stream: &TcpStream, served: &ServedFile, mut left: ByteSpan) -> io
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file has become shorter"));
         }
         left.start += count as u64;
+        meter.sent(count as u64);
     }
     Ok(())
 }

@@ -92,6 +92,16 @@ pub enum DiskBootReason {
     Trouble,
 }
 
+base::names!(DiskBootReason {
+    Unknown = "unknown",
+    Incomplete = "incomplete",
+    Denied = "denied",
+    Started = "started",
+    Installed = "installed",
+    Conflict = "conflict",
+    Trouble = "trouble",
+});
+
 impl fmt::Display for DiskBootReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

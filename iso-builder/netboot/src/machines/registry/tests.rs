@@ -2,6 +2,7 @@ use super::*;
 use crate::machines::configurations::Configurations;
 use crate::machines::identity_keys::IdentityKey;
 use crate::machines::store::sqlite::{self, SqliteStore};
+use crate::metrics::MetricsFormat;
 use crate::test_support::{StorePlace, configurations, for_every_store, operator, told};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -617,4 +618,45 @@ fn an_allowed_machine_installs_though_strangers_at_its_address_are_over_their_ra
     }
     assert!(bench.machines().len() < 100);
     assert_eq!(bench.boot(B).answer, BootAnswer::Install);
+}
+
+#[test]
+fn what_is_stored_is_counted_once() {
+    let bench = bench(&[OF_A]);
+    let value = |series: &str| -> u64 {
+        let text = bench.registry().metrics().text(None, MetricsFormat::Prometheus).unwrap();
+        let found = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        found.unwrap_or("0").parse().unwrap()
+    };
+    let (handed, joined) = ("nqrust_configurations_handed_out_total", "nqrust_nodes_joined_total");
+    let ended = |result: &str| value(&format!(r#"nqrust_installs_total{{result="{result}"}}"#));
+    let booted = bench.boot(A);
+    let (token, _) = booted.tokens.unwrap();
+    let take =
+        || bench.registry().take(token.expose(), peer(1), &bench.configurations, HOUR, NOW).unwrap().is_ok();
+    assert!(take() && !take());
+    assert_eq!(value(handed), 1);
+    let id = bench.machines()[0].id;
+    let report = |event| {
+        bench.registry().report(id, Some(event), &Identity::default(), &bench.configurations, NOW).unwrap();
+    };
+    // Reports come twice and out of order.
+    for event in [
+        DeploymentEvent::Failed,
+        DeploymentEvent::Failed,
+        DeploymentEvent::Finished,
+        DeploymentEvent::Finished,
+        DeploymentEvent::Joined,
+        DeploymentEvent::Failed,
+        DeploymentEvent::Joined,
+    ] {
+        report(event);
+    }
+    assert_eq!((ended("failed"), ended("installed"), value(joined)), (1, 1, 1));
+    assert_eq!(bench.act(id, OperatorAction::Forget), ActionResult::Refused);
+    assert_eq!(bench.act(id, OperatorAction::Redeploy), ActionResult::Done);
+    assert_eq!(value(r#"nqrust_operator_actions_total{action="forget",result="refused"}"#), 1);
+    assert_eq!(value(r#"nqrust_operator_actions_total{action="redeploy",result="done"}"#), 1);
+    assert!(value(r#"nqrust_state_duration_seconds_count{operation="change"}"#) >= 5);
+    assert_eq!(value(r#"nqrust_state_errors_total{operation="change",error="failed"}"#), 0);
 }

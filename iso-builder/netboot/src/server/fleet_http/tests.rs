@@ -175,3 +175,41 @@ fn a_load_balancer_is_told_whether_the_server_is_ready() {
         assert!(status != "200" || head.contains("cache-control: no-store"), "{head}");
     }
 }
+
+#[test]
+fn prometheus_reads_metrics_with_a_token_and_nobody_without() {
+    let scrape = |fields: &str| ask(&format!("GET /metrics HTTP/1.1\r\n{fields}"), b"");
+    for fields in ["", "Authorization: Bearer wrong\r\n"] {
+        let refused = scrape(fields);
+        assert!(
+            refused.starts_with("HTTP/1.1 401 ") && refused.contains("www-authenticate: Bearer"),
+            "{refused}"
+        );
+        assert!(!refused.contains("nqrust_http"), "{refused}");
+    }
+    let initrd = ask("HEAD /medium/release.json HTTP/1.1\r\n", b"");
+    assert!(initrd.starts_with("HTTP/1.1 200 "), "{initrd}");
+    let body = ask("GET /medium/release.json HTTP/1.1\r\n", b"");
+    let length = body.split_once("\r\n\r\n").unwrap().1.len() as u64;
+    let text = scrape("Authorization: Bearer T-secret\r\n");
+    let (head, text) = text.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains("content-type: text/plain; version=0.0.4; charset=utf-8"), "{head}");
+    let value = |series: &str| -> u64 {
+        let found = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        found.unwrap_or_else(|| panic!("{series} in {text}")).parse().unwrap()
+    };
+    let of = |method| {
+        value(&format!(r#"nqrust_http_requests_total{{route="medium",method="{method}",code="200"}}"#))
+    };
+    assert!(of("GET") >= 1 && of("HEAD") >= 1);
+    // Other tests of this server take files, too.
+    assert!(value(r#"nqrust_http_sent_bytes_total{route="medium"}"#) >= length);
+    assert!(value(r#"nqrust_http_request_duration_seconds_count{route="medium"}"#) >= 2);
+    assert!(value(r#"nqrust_http_requests_total{route="metrics",method="GET",code="401"}"#) >= 2);
+    assert!(value("nqrust_http_connections") >= 1);
+    assert_eq!((value("nqrust_state_up"), value("nqrust_configurations")), (1, 2));
+    assert!(text.contains(r#"nqrust_release_info{name="NQRust Hypervisor",version="1.0"} 1"#), "{text}");
+    assert_eq!(text.lines().filter(|line| line.starts_with("nqrust_machines{")).count(), 18);
+    let open = "Authorization: Bearer T-secret\r\nAccept: application/openmetrics-text; version=1.0.0\r\n";
+    assert!(scrape(open).ends_with("# EOF\n"));
+}
