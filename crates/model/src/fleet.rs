@@ -1,6 +1,7 @@
 //! Reports to the server of a fleet: the body of a request is a few JSON objects, one a line, each with one key
 //! that says what it is. The first is a [`ReportLine::Hello`].
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -17,7 +18,7 @@ pub const LOG: usize = 200 << 10;
 /// The longest message of an event, and the longest error, in bytes.
 pub const MESSAGE: usize = 4 << 10;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReportLine {
     /// Who speaks; the first line of every request, and no other.
@@ -37,7 +38,7 @@ pub enum ReportLine {
 }
 
 /// The server's answer to an install that waits for its cluster: the progress of the machine that creates the cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CreatorStatus {
     pub v: u32,
     /// Whole sentences: its hostname, how far it is or why it failed, and what to do next. At most [`MESSAGE`] bytes.
@@ -45,10 +46,11 @@ pub struct CreatorStatus {
 }
 
 /// The first line of a stream: the machine that reports.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StreamHeader {
     pub v: u32,
     /// Drawn anew for every run, so that a second install of a machine is not taken for the first going on.
+    #[schemars(with = "String")]
     pub run: Uuid,
     pub machine: Identity,
     /// The name that the node will have, once it is known.
@@ -59,7 +61,7 @@ pub struct StreamHeader {
     pub product: Option<String>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunFailure {
     /// The failure and its causes, outermost first.
     pub causes: Vec<String>,
@@ -69,7 +71,7 @@ pub struct RunFailure {
 }
 
 /// How far an installed node has come into its cluster.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeReport {
     /// The cluster says that it is ready.
     pub ready: bool,
@@ -85,7 +87,7 @@ pub struct NodeReport {
 }
 
 /// How the updates of an installed node stand, in the words of `installer update status`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UpdateReport {
     /// `idle`, `staged`, `pending`, `trial` or `rolled-back`.
     pub state: String,
@@ -106,7 +108,7 @@ pub struct UpdateReport {
     pub warnings: Vec<String>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SlotReport {
     pub slot: String,
     /// None for the recovery system.

@@ -21,6 +21,7 @@ pub mod http;
 pub mod initrd;
 pub mod inventories;
 pub mod iso;
+pub mod json_schema;
 pub mod kernel;
 pub mod kubeadm_cluster;
 pub mod machine;

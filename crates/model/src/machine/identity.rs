@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -44,14 +45,16 @@ const SHARED_UUIDS: [Uuid; 3] = [
 ];
 
 /// The identifiers of one machine. What is not known, or is the same on many machines, is none.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Identity {
     /// The hardware addresses of its cards, sorted.
+    #[schemars(with = "Vec<String>")]
     pub macs: Vec<Mac>,
     /// The serial number of the system (SMBIOS 3.7, section 7.2).
     pub serial: Option<String>,
     /// The UUID of the system (the same section), as the kernel writes it.
+    #[schemars(with = "Option<String>")]
     pub uuid: Option<Uuid>,
     /// The tag that the owner gave the chassis (section 7.4).
     pub asset_tag: Option<String>,

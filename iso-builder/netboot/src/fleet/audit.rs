@@ -1,5 +1,6 @@
 //! The audit log as JSON, and its entries in the journal.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::view::VERSION;
@@ -11,7 +12,7 @@ const MOST: usize = 1000;
 const USUAL: usize = 100;
 
 /// The JSON of `/v1/fleet/audit`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct AuditDocument {
     v: u32,
     /// The latest first.
@@ -21,7 +22,7 @@ pub struct AuditDocument {
 }
 
 /// An entry of the audit log.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct AuditRow {
     /// Counts up from 1.
     number: u64,

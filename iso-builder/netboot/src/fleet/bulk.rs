@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use base::digest::Digest;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::filter::{InvalidQuery, MachineFilter, pairs};
@@ -78,7 +79,7 @@ pub struct BulkPlan<'a> {
 }
 
 /// A machine on which nothing is done.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RefusedMachine {
     pub id: String,
     pub name: String,
@@ -86,7 +87,7 @@ pub struct RefusedMachine {
 }
 
 /// A cluster of which machines are redeployed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AffectedCluster {
     pub cluster: String,
     /// How many of its machines are redeployed.
@@ -103,7 +104,7 @@ pub struct BulkOutcome {
     pub refused: Vec<RefusedMachine>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DoneMachine {
     pub id: String,
     pub name: String,

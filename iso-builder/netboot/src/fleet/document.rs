@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::history::{FleetChanges, FleetPart};
@@ -11,7 +12,7 @@ use super::view::{ConflictRow, FleetView, MachineRow, StageCount, VERSION};
 use crate::machines::access_token::TokenRole;
 
 /// The JSON of `/v1/fleet`: the whole list, or what has changed since a version of it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FleetDocument<'a> {
     v: u32,
     time: &'a str,

@@ -14,6 +14,7 @@
 //! | [`page`], [`card`], [`machine_page`], [`elements`] | the view as HTML, by templates that escape what they show |
 //! | [`bulk`], [`bulk_page`] | actions on several machines, and their pages |
 //! | [`access`], [`entry`] | access control, and the URL with the token |
+//! | [`answers`], [`openapi`] | the other JSON of the API; its description |
 //! | [`audit`] | the audit log as JSON |
 //! | [`routes`] | the replies to requests; [`crate::server::fleet_http`] is the same in HTTP |
 //!
@@ -21,6 +22,7 @@
 //! other one of the fleet, shows the same. A server's own are the changes that it has seen ([`history`]).
 
 pub mod access;
+pub mod answers;
 pub mod audit;
 pub mod bulk;
 pub mod bulk_page;
@@ -35,6 +37,7 @@ pub mod install_run;
 pub mod install_runs;
 pub mod listing;
 pub mod machine_page;
+pub mod openapi;
 pub mod page;
 pub mod query;
 pub mod routes;

@@ -11,9 +11,10 @@ use base::percent;
 use maud::Markup;
 use model::config::Secret;
 use model::fleet::{CreatorStatus, ReportLine, StreamHeader};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::access::{FleetAccess, FleetVisitor};
+use super::answers::{ActionAnswer, ErrorAnswer, OutcomeAnswer, PlanAnswer};
 use super::audit::{self, AuditDocument};
 use super::bulk::{self, BulkConfirmation, BulkOutcome, BulkPlan, BulkRequest, InvalidBulk};
 use super::card::ActionForms;
@@ -27,7 +28,7 @@ use super::rows::FleetRows;
 use super::stage::MachineStage;
 use super::view::{self, FleetView, MachineRow};
 use super::wait::{self, AwaitedCreator};
-use super::{bulk_page, entries, machine_page, page};
+use super::{bulk_page, entries, machine_page, openapi, page};
 use crate::journal::JournalEntry;
 use crate::machines::audit::Actor;
 use crate::machines::configurations::Configurations;
@@ -87,14 +88,14 @@ impl FleetRequest<'_> {
         self.if_none_match.is_some_and(|known| known == tag)
     }
 
-    /// The reply to an action that was performed: a program gets `result`, a browser goes to `place`.
-    fn done(&self, result: &Value, place: &str) -> FleetReply {
-        if self.wants_json() { FleetReply::json(200, result) } else { FleetReply::to(place) }
+    /// The reply to an action that was performed: a program gets `answer`, a browser goes to `place`.
+    fn done(&self, answer: &ActionAnswer, place: &str) -> FleetReply {
+        if self.wants_json() { FleetReply::json(200, answer) } else { FleetReply::to(place) }
     }
 
     /// The page that refuses, or `why` as JSON.
     fn refused(&self, page: FleetReply, why: &str) -> FleetReply {
-        if self.wants_json() { FleetReply::json(page.status, &json!({ "error": why })) } else { page }
+        if self.wants_json() { FleetReply::error(page.status, why) } else { page }
     }
 
     /// The refusal of a form for several machines.
@@ -151,8 +152,12 @@ impl FleetReply {
         Self::new(status, "text/html; charset=utf-8", page::sent(markup))
     }
 
-    fn json(status: u16, value: &Value) -> Self {
-        Self::new(status, "application/json", format!("{value}\n"))
+    fn json(status: u16, value: &impl Serialize) -> Self {
+        Self::new(status, "application/json", [base::encode::json_line(value), b"\n".to_vec()].concat())
+    }
+
+    fn error(status: u16, why: impl Into<String>) -> Self {
+        Self::json(status, &ErrorAnswer { error: why.into() })
     }
 
     fn page(status: u16, title: &str, main: &Markup) -> Self {
@@ -212,7 +217,7 @@ impl Fleet {
     pub fn has(path: &str) -> bool {
         let below =
             |base: &str| path.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        below(PAGE) || below(JSON) || path.starts_with(REPORT)
+        below(PAGE) || below(JSON) || path == openapi::PATH || path.starts_with(REPORT)
     }
 
     /// Answers a request. An error is the server's own: a change could not be stored.
@@ -277,6 +282,9 @@ impl Fleet {
             "/fleet/style.css" => {
                 return Ok(unchanged(request, FleetReply::new(200, "text/css; charset=utf-8", page::STYLE)));
             }
+            openapi::PATH => {
+                return Ok(unchanged(request, FleetReply::new(200, "application/json", openapi::text())));
+            }
             "/fleet/script.js" => {
                 let script = FleetReply::new(200, "text/javascript; charset=utf-8", page::SCRIPT);
                 return Ok(unchanged(request, script));
@@ -300,9 +308,9 @@ impl Fleet {
             AUDIT => match audit::read(request.query) {
                 Ok(query) => {
                     let entries = known.store.audit(audit::one_more(query))?;
-                    FleetReply::json(200, &serde_json::to_value(AuditDocument::new(entries, query))?)
+                    FleetReply::json(200, &AuditDocument::new(entries, query))
                 }
-                Err(why) => FleetReply::json(400, &json!({ "error": why })),
+                Err(why) => FleetReply::error(400, why),
             },
             path => self.one(request, path, &visitor, known, now)?.unwrap_or_else(|| request.absent()),
         })
@@ -318,7 +326,7 @@ impl Fleet {
     ) -> Result<FleetReply> {
         let query = match ListQuery::of(request.query) {
             Ok(query) => query,
-            Err(why) => return Ok(FleetReply::json(400, &json!({ "error": why.to_string() }))),
+            Err(why) => return Ok(FleetReply::error(400, why.to_string())),
         };
         let mut history = self.history();
         let view = self.view(known, now)?;
@@ -479,17 +487,15 @@ impl Fleet {
             && let Some(entry) = known.store.dismiss(conflict, &actor, now)?
         {
             (known.note)(audit::journal(&entry));
-            let result =
-                json!({ "v": view::VERSION, "action": "dismiss", "conflict": conflict, "result": "done" });
-            return Ok(request.done(&result, &back));
+            return Ok(request.done(&ActionAnswer::dismissed(conflict), &back));
         }
         let Some((id, action)) = action(request.path) else { return Ok(request.absent()) };
         let acted = Self::act(&[id.into()], action, &actor, known, now)?;
         let acted = acted.first().map_or(ActionResult::Absent, |acted| acted.result);
-        let result = |result: &str| json!({ "v": view::VERSION, "action": action, "machine": id.to_string(), "result": result });
+        let answer = ActionAnswer::on_machine(action, id.to_string(), acted.into());
         Ok(match acted {
-            ActionResult::Done => request.done(&result("done"), &format!("{back}#m-{id}")),
-            ActionResult::Removed => request.done(&result("removed"), &back),
+            ActionResult::Done => request.done(&answer, &format!("{back}#m-{id}")),
+            ActionResult::Removed => request.done(&answer, &back),
             ActionResult::Refused => {
                 let page = FleetReply::page(409, "Nothing was done", &page::held());
                 let why = "nothing was done: the machine has taken its configuration, or it is denied; redeploy or allow it first";
@@ -535,12 +541,7 @@ impl Fleet {
             Err(why) => return Ok(request.invalid(&why, back)),
         };
         if request.wants_json() {
-            let machine = |row: &&MachineRow| json!({ "id": row.id, "name": row.name, "stage": row.stage, "cluster": row.cluster, "rack": row.rack });
-            let machines: Vec<_> = plan.machines.iter().map(machine).collect();
-            return Ok(FleetReply::json(
-                200,
-                &json!({ "v": view::VERSION, "action": plan.action, "machines": machines, "refused": plan.refused, "clusters": plan.clusters, "seen": plan.seen() }),
-            ));
+            return Ok(FleetReply::json(200, &PlanAnswer::from(&plan)));
         }
         let forms = ActionForms { value: visitor.form_value(), back: &back.text() };
         let title = format!("{} · Fleet", plan.action.text());
@@ -576,11 +577,7 @@ impl Fleet {
             }
         }
         if request.wants_json() {
-            let BulkOutcome { action, done, refused } = outcome;
-            return Ok(FleetReply::json(
-                200,
-                &json!({ "v": view::VERSION, "action": action, "done": done, "refused": refused }),
-            ));
+            return Ok(FleetReply::json(200, &OutcomeAnswer::from(outcome)));
         }
         let title = format!("{} · Fleet", outcome.action.text());
         Ok(FleetReply::page(200, &title, &bulk_page::outcome(&outcome, &back.url())))
@@ -637,7 +634,7 @@ impl Fleet {
             return Ok(FleetReply::new(204, TEXT, ""));
         };
         let text = Self::wait(&row(&machine, Some(&run), known, now), known, now)?.unwrap_or_default();
-        Ok(FleetReply::json(200, &serde_json::to_value(CreatorStatus { v: model::fleet::VERSION, text })?))
+        Ok(FleetReply::json(200, &CreatorStatus { v: model::fleet::VERSION, text }))
     }
 }
 

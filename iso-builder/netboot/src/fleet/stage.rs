@@ -1,11 +1,12 @@
 //! The stage of a machine's deployment, in operators' terms, from the steps that its installer reports.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::machines::machine::{DeploymentState, InstallPermission};
 
 /// The stage of a machine's deployment, as operators see it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum MachineStage {
     /// It asked to boot, and neither a configuration nor an operator lets it install.
@@ -41,7 +42,7 @@ pub enum MachineStage {
 }
 
 /// The groups in which machines are counted and listed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum StageGroup {
     /// An operator has to look at it.

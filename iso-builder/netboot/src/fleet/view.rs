@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use model::fleet::{RunFailure, UpdateReport};
 use model::machine::{Identity, Selector};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::install_run::{InstallRun, InstallStep};
@@ -39,7 +40,7 @@ pub struct FleetView {
     pub notices: Vec<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ConflictRow {
     pub id: String,
     pub address: String,
@@ -64,7 +65,7 @@ impl From<&IdentityConflict> for ConflictRow {
 }
 
 /// A client that asked to boot as a machine.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ClientRow {
     pub address: String,
     /// The identifiers that it sent last.
@@ -85,13 +86,13 @@ impl From<&BootClient> for ClientRow {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StageCount {
     pub group: StageGroup,
     pub count: usize,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct MachineRow {
     pub id: String,
     /// Its host name, or else an identifier of its identity.
@@ -143,7 +144,7 @@ pub struct MachineMoments {
     pub until: Option<Moment>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct InstallProgress {
     /// From 0 to 100.
     pub percent: u8,

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use anyhow::Result;
 use base::digest::Digest;
 use model::config::Secret;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::token::{random, same};
@@ -22,7 +23,7 @@ const NAME: usize = 64;
 pub const START_TOKEN: &str = "fleet-url";
 
 /// What a token allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TokenRole {
     /// To see the fleet, its audit log and the metrics of the server.

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::access_token::TokenRole;
@@ -14,7 +15,7 @@ use crate::moment::Moment;
 const NAME: usize = 256;
 
 /// How an actor was known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ActorKind {
     /// By a token.
@@ -24,7 +25,7 @@ pub enum ActorKind {
 }
 
 /// Who has done something.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Actor {
     pub kind: ActorKind,
     /// The name of the token, or `USER@HOST` of a command.
@@ -60,7 +61,7 @@ impl fmt::Display for Actor {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AuditAction {
     Allow,
@@ -83,12 +84,13 @@ base::names!(AuditAction {
 });
 
 /// What an action was on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AuditSubject {
     Machine {
         /// As the API and the page have it.
         #[serde(serialize_with = "displayed")]
+        #[schemars(with = "String")]
         id: MachineId,
         /// That of its configuration, or an identifier.
         name: String,
@@ -126,7 +128,7 @@ impl AuditSubject {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AuditResult {
     Done,
@@ -139,7 +141,7 @@ pub enum AuditResult {
 base::names!(AuditResult { Done = "done", Removed = "removed", Refused = "refused" });
 
 /// What was done, without the number that it gets in the log.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditRecord {
     pub actor: Actor,
     pub action: AuditAction,

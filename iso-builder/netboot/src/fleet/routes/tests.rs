@@ -842,3 +842,142 @@ fn what_is_kept_of_the_machines_is_what_would_be_made_anew() {
     fleet.store.act(&[id.into()], OperatorAction::Forget, &operator(), &fleet.configurations, NOW).unwrap();
     assert_eq!(compare(&fleet, 1131), [("installing", 1798), ("installed", 1)]);
 }
+
+/// The schema of the answer to a request of the API with this status.
+fn described(document: &serde_json::Value, template: &str, method: &str, status: u16) -> serde_json::Value {
+    let response = &document["paths"][template][method]["responses"][status.to_string()];
+    assert!(response.is_object(), "{method} {template} is not described with {status}");
+    response["content"]["application/json"]["schema"].clone()
+}
+
+#[test]
+fn the_answers_are_those_of_the_openapi_document() {
+    let (_directory, mut fleet, id) = fleet();
+    let open = fleet.answer(&FleetRequest { authorization: None, ..get(openapi::PATH) }, NOW).unwrap();
+    assert_eq!(open.status, 200);
+    let document: serde_json::Value = serde_json::from_slice(&open.body).unwrap();
+    assert_eq!(document["openapi"], "3.1.0");
+    // A machine with everything that a report can tell of it, one that waits, and a conflict.
+    let work = ReportLine::Event(progress::Event {
+        bytes: Some(5),
+        total: Some(10),
+        step: "image".into(),
+        ..started()
+    });
+    let slot = SlotReport { slot: "a".into(), state: Some("good".into()), version: Some("1".into()) };
+    let update = ReportLine::Update(UpdateReport {
+        state: "rolled-back".into(),
+        running: "a".into(),
+        slots: vec![slot],
+        offered: Some("2".into()),
+        reason: Some("it was not healthy".into()),
+        trust: Some("signed by releases".into()),
+        warnings: vec!["a warning".into()],
+        ..UpdateReport::default()
+    });
+    let failure =
+        RunFailure { causes: vec!["I/O error".into()], hints: vec!["Replace it.".into()], exit_code: 6 };
+    let lines = [work, end(6), ReportLine::Failure(failure), ReportLine::Log("a log".into()), update];
+    assert_eq!(fleet.answer(&report(&fleet.reports, &body(&lines)), NOW.plus(5)).unwrap().status, 204);
+    let named = configurations(&["asset-tag-A.yaml", NAME]);
+    fleet.store.boot(&told("serial=CZ12&asset=A"), [203, 0, 113, 7].into(), &named, NOW).unwrap();
+    fleet.configurations = configurations(&[NAME, "serial-N9.yaml", "default.yaml"]);
+    fleet
+        .store
+        .boot(&told("mac=52:54:00:00:00:77"), [192, 0, 2, 7].into(), &fleet.configurations, NOW)
+        .unwrap();
+    let other = fleet.store.list(usize::MAX).unwrap().0.into_iter().find(|one| one.id != id).unwrap().id;
+    let conflict = fleet.store.list(0).unwrap().2.pop().unwrap().id;
+    let read = fleet.store.make_token("display".parse().unwrap(), TokenRole::Read, None, &operator(), NOW);
+    let read = format!("Bearer {}", read.unwrap().unwrap().text.expose());
+    let machine = |id: MachineId, verb: &str| format!("/fleet/machines/{id}/{verb}");
+    let (act, plan, confirm) = ("/fleet/machines/{id}/{action}", "/fleet/actions", "/fleet/actions/confirm");
+    let (token, none) = (Some("Bearer T-secret"), None);
+    let planned = format!("action=deny&machine={other}");
+    let ask = |method, path: &str, query, authorization, form: &str| {
+        let request = FleetRequest {
+            method,
+            path,
+            query,
+            authorization,
+            accept: Some("application/json"),
+            body: form.as_bytes(),
+            ..FleetRequest::default()
+        };
+        fleet.answer(&request, NOW.plus(1000)).unwrap()
+    };
+    let seen: serde_json::Value =
+        serde_json::from_slice(&ask("POST", plan, "", token, &planned).body).unwrap();
+    let confirmed = format!("action=deny&seen={}", seen["seen"].as_str().unwrap().replace(' ', "+"));
+    let mut statuses = std::collections::BTreeSet::new();
+    for (template, method, path, query, authorization, form, status) in [
+        (JSON, "GET", JSON.to_owned(), "", token, "", 200),
+        (JSON, "GET", JSON.to_owned(), "limit=1", Some(&*read), "", 200),
+        (JSON, "GET", JSON.to_owned(), "stage=odd", token, "", 400),
+        (JSON, "GET", JSON.to_owned(), "", none, "", 401),
+        (plan, "POST", plan.to_owned(), "", token, &*planned, 200),
+        (plan, "POST", plan.to_owned(), "", token, "action=odd", 400),
+        (plan, "POST", plan.to_owned(), "", none, "", 401),
+        (plan, "POST", plan.to_owned(), "", Some(&*read), "", 403),
+        (confirm, "POST", confirm.to_owned(), "", token, &*confirmed, 200),
+        (confirm, "POST", confirm.to_owned(), "", token, "action=deny", 400),
+        (act, "POST", machine(other, "allow"), "", token, "", 200),
+        (act, "POST", machine(other, "allow"), "", none, "", 401),
+        (act, "POST", machine(other, "allow"), "", Some(&*read), "", 403),
+        (act, "POST", machine(MachineId::random(), "allow"), "", token, "", 404),
+        (act, "POST", machine(other, "deny"), "", token, "", 200),
+        (act, "POST", machine(other, "forget"), "", token, "", 409),
+        (
+            "/fleet/conflicts/{id}/dismiss",
+            "POST",
+            format!("/fleet/conflicts/{conflict}/dismiss"),
+            "",
+            token,
+            "",
+            200,
+        ),
+        (
+            "/fleet/conflicts/{id}/dismiss",
+            "POST",
+            "/fleet/conflicts/x/dismiss".to_owned(),
+            "",
+            token,
+            "",
+            404,
+        ),
+        (AUDIT, "GET", AUDIT.to_owned(), "", Some(&*read), "", 200),
+        (AUDIT, "GET", AUDIT.to_owned(), "limit=1", token, "", 200),
+        (AUDIT, "GET", AUDIT.to_owned(), "limit=x", token, "", 400),
+        (AUDIT, "GET", AUDIT.to_owned(), "", none, "", 401),
+    ] {
+        let reply = ask(method, &path, query, authorization, form);
+        let text = String::from_utf8_lossy(&reply.body);
+        assert_eq!(reply.status, status, "{method} {path}: {text}");
+        let schema = described(&document, template, &method.to_lowercase(), status);
+        let json = serde_json::from_slice(&reply.body).unwrap();
+        let mistakes = testing::json_schema::mistakes(&json, &schema, &document);
+        assert!(mistakes.is_empty(), "{method} {path}: {mistakes:#?} in {text}");
+        statuses.insert((template, status));
+    }
+    assert!(statuses.len() > 15, "{statuses:?}");
+    // What machines send is described, too.
+    let line = &document["paths"]["/v1/report/{token}"]["post"]["requestBody"]["content"]["application/x-ndjson"]
+        ["schema"];
+    let wait = ReportLine::Wait {};
+    let node = ReportLine::Node(NodeReport {
+        stage: "ready".into(),
+        next: Some("x".into()),
+        ..NodeReport::default()
+    });
+    for sent in lines.iter().chain([&wait, &node]).map(|line| serde_json::to_value(line).unwrap()) {
+        let mistakes = testing::json_schema::mistakes(&sent, line, &document);
+        assert!(mistakes.is_empty(), "{mistakes:#?} in {sent}");
+    }
+    // A document that says something else is not taken.
+    let mut wrong = document.clone();
+    wrong["components"]["schemas"]["ErrorAnswer"]["properties"]["error"] =
+        serde_json::json!({ "type": "integer" });
+    let schema = described(&wrong, JSON, "get", 401);
+    let closed = serde_json::json!({ "error": "x" });
+    assert_eq!(testing::json_schema::mistakes(&closed, &schema, &wrong).len(), 1);
+}

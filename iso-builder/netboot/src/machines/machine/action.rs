@@ -1,9 +1,10 @@
 //! Actions of operators.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// An operator's action on a machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OperatorAction {
     Allow,
