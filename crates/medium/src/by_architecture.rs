@@ -25,6 +25,17 @@ pub fn of_architecture(path: &Path, architecture: Architecture) -> PathBuf {
     own.map_or_else(|| path.to_owned(), |(_, directory)| directory)
 }
 
+/// The directories in `path` that have a release, or one for each of several architectures, sorted: what a build of several images
+/// writes.
+#[must_use]
+pub fn releases_in(path: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(path).into_iter().flatten().filter_map(Result::ok);
+    let has_release = |path: &PathBuf| path.join(MANIFEST).is_file() || !by_architecture(path).is_empty();
+    let mut found: Vec<_> = entries.map(|entry| entry.path()).filter(has_release).collect();
+    found.sort();
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -44,6 +55,9 @@ mod tests {
         let both = Architecture::ALL.map(|architecture| (architecture, root.join(architecture.debian())));
         assert_eq!(by_architecture(root), both);
         assert_eq!(of_architecture(root, Architecture::Arm64), root.join("arm64"));
+        fs::create_dir_all(root.join("several/amd64")).unwrap();
+        fs::write(root.join("several/amd64").join(MANIFEST), "{}").unwrap();
+        assert_eq!(releases_in(root), [root.join("arm64"), root.join("several")]);
         fs::write(root.join(MANIFEST), "{}").unwrap();
         assert!(by_architecture(root).is_empty(), "its own release counts");
         assert_eq!(of_architecture(root, Architecture::Arm64), root);

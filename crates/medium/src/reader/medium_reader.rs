@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure, class_of};
 use base::url::shown;
@@ -18,7 +18,7 @@ use transfer::download::{Downloader, RetryPolicy};
 use trust::{ReleaseTrust, TrustStore};
 
 use super::boot_menu::{MAX_BOOT_MENU, NamedReleaseDifference, named_release_difference};
-use crate::by_architecture::by_architecture;
+use crate::by_architecture::{by_architecture, releases_in};
 use crate::http::{HttpDirectory, HttpImage, is_url};
 use crate::iso::IsoMap;
 use crate::iso::recipe::BOOT_MENU;
@@ -111,7 +111,15 @@ impl MediumReader {
                 bail!(Failure::new(Class::Invalid, what).hint(hint));
             }
             if !named.join(MANIFEST).is_file() {
-                bail!(not_ours(format!("{} is a directory without {MANIFEST}", named.display())));
+                let what = format!("{} is a directory without {MANIFEST}", named.display());
+                let below: Vec<_> =
+                    releases_in(named).iter().map(|path| path.display().to_string()).collect();
+                bail!(match below.is_empty() {
+                    true => not_ours(what),
+                    false => Failure::new(Class::Invalid, what)
+                        .because(anyhow!("it has the releases of several images in directories"))
+                        .hint(format!("Name one of them: {}.", below.join(", "))),
+                });
             }
             return Self::with(named, MediumContent::Directory);
         }
@@ -162,7 +170,7 @@ impl MediumReader {
                 MediumContent::Iso(iso) if missing => {
                     let id = &iso.volume().id;
                     let what = format!("{} is an ISO of another product (volume {id:?})", path.display());
-                    not_ours(what).because(anyhow::anyhow!("it has no {MANIFEST}")).into()
+                    not_ours(what).because(anyhow!("it has no {MANIFEST}")).into()
                 }
                 MediumContent::Served(_) if missing => {
                     not_ours(format!("{} has no {MANIFEST}", path.display())).into()
