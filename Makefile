@@ -137,15 +137,20 @@ binaries: host $(if $(CROSS),installer-arm64) ## Build installer and iso-builder
 	done
 
 # In a directory of its own: this Rust may be another one than the host's.
+CROSS_CARGO = CARGO_TARGET_DIR=$(TARGET)/cross CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc RUSTC=$(CROSS_RUST)/rustc $(CARGO)
+CROSS_BUILT = $(TARGET)/cross/$(CROSS_TARGET)/$(notdir $(BUILT))
 .PHONY: installer-arm64
-installer-arm64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER = aarch64-linux-gnu-gcc
-installer-arm64: export RUSTC = $(CROSS_RUST)/rustc
 installer-arm64: host | $(CROSS_RUST)
-	CARGO_TARGET_DIR=$(TARGET)/cross $(CARGO) rustc --profile $(PROFILE) --locked --target $(CROSS_TARGET) -p installer --bin installer \
+	$(CROSS_CARGO) rustc --profile $(PROFILE) --locked --target $(CROSS_TARGET) -p installer --bin installer \
 	  -- -C target-feature=+crt-static
 	@mkdir -p $(PROGRAMS)
-	@built=$(TARGET)/cross/$(CROSS_TARGET)/$(notdir $(BUILT))/installer; \
-	cmp -s $$built $(PROGRAMS)/installer-arm64 || install $$built $(PROGRAMS)/installer-arm64
+	@cmp -s $(CROSS_BUILT)/installer $(PROGRAMS)/installer-arm64 || install $(CROSS_BUILT)/installer $(PROGRAMS)/installer-arm64
+
+.PHONY: iso-builder-arm64
+iso-builder-arm64: host | $(CROSS_RUST)
+	$(CROSS_CARGO) build --profile $(PROFILE) --locked --target $(CROSS_TARGET) -p iso-builder --bin iso-builder
+	@mkdir -p $(PROGRAMS)
+	@cmp -s $(CROSS_BUILT)/iso-builder $(PROGRAMS)/iso-builder-arm64 || install $(CROSS_BUILT)/iso-builder $(PROGRAMS)/iso-builder-arm64
 
 $(CROSS_RUST):
 	@configs/cross/rust.sh $@
@@ -256,8 +261,9 @@ release: ## Make everything that is published in OUTPUT/release: media, packages
 	  --media $(OUTPUT)/media/default --media $(OUTPUT)/media/minimal --packages $(OUTPUT)/packages
 
 .PHONY: builder-image
-builder-image: binaries ## Build the container image of the builder into OUTPUT/builder-image, an OCI layout.
-	$(PROGRAMS)/iso-builder builder-image configs/builder/image.yaml -o $(OUTPUT)/builder-image
+builder-image: binaries $(if $(CROSS),iso-builder-arm64) ## Build the container image of the builder into OUTPUT/builder-image, an OCI layout; ARCHITECTURE=arm64: into builder-image-arm64.
+	$(PROGRAMS)/iso-builder builder-image configs/builder/image$(if $(filter arm64,$(ARCHITECTURE)),-arm64).yaml \
+	  -o $(OUTPUT)/builder-image$(if $(filter arm64,$(ARCHITECTURE)),-arm64)
 
 .PHONY: runner-image
 runner-image: binaries ## Build the container image by which a controller updates nodes into OUTPUT/runner-image, an OCI layout.

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+base::package_note!("iso-builder");
+
 fn main() -> ExitCode {
     ExitCode::from(iso_builder::cli::main())
 }

@@ -14,6 +14,7 @@ pub mod manual;
 pub mod meminfo;
 mod names;
 pub mod notes;
+pub mod package_note;
 pub mod parallel;
 pub mod percent;
 pub mod program;

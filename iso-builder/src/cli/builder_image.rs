@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use base::program::Context;
 use formats::oci::ImageReference;
 
@@ -25,6 +25,10 @@ pub(super) struct BuilderImageCommand {
     /// The image's name, with a tag; by default localhost/ID:VERSION of the definition.
     #[arg(long, value_name = "REFERENCE")]
     name: Option<ImageReference>,
+    /// The builder to put into the image: a program of the image's architecture and of this builder's version; by default this program, or the
+    /// one for that architecture beside it.
+    #[arg(long, value_name = "FILE")]
+    builder: Option<PathBuf>,
     /// The installer that the builder in the image puts into OS images; by default the one beside this builder.
     #[arg(long, value_name = "FILE", env = "NQRUST_INSTALLER")]
     installer: Option<PathBuf>,
@@ -37,7 +41,7 @@ impl BuilderImageCommand {
             inputs: self.inputs.into(),
             output: self.output,
             name: self.name,
-            builder: std::env::current_exe().context("finding this program's own place")?,
+            builder: self.builder,
             installer: InstallerChoice::of(self.installer.into_iter().collect()),
         };
         let image = pipeline::builder_image(&options, &context.progress)?;

@@ -13,7 +13,6 @@ use base::failure::{Class, Failure};
 use base::progress::Progress;
 use formats::oci::ImageReference;
 use medium::build_output::SBOM;
-use model::architecture::Architecture;
 use serde_json::json;
 use tar::{EntryType, Header};
 
@@ -56,7 +55,8 @@ pub struct BuilderImageOptions {
     pub output: PathBuf,
     /// The name of the image; `localhost/ID:VERSION` of the definition unless given.
     pub name: Option<ImageReference>,
-    pub builder: PathBuf,
+    /// The builder that goes into the image: without it this program, or the one for the image's architecture beside it.
+    pub builder: Option<PathBuf>,
     /// The `installer` executable that the builder puts into OS images.
     pub installer: InstallerChoice,
 }
@@ -67,14 +67,7 @@ pub fn builder_image(options: &BuilderImageOptions, progress: &Progress) -> Resu
     check_definition(&loaded)?;
     let architecture = loaded.definition.architecture;
     let installer = program::check(&options.installer.path(architecture)?, architecture)?;
-    if Architecture::of_this_program() != architecture {
-        let what = format!("{} is for {architecture}", loaded.file.display());
-        let why = anyhow!(
-            "the builder that goes into the image is this program, which is for another architecture"
-        );
-        let hint = "Make the image on a machine of its architecture.";
-        return Err(Failure::new(Class::Invalid, what).because(why).hint(hint).into());
-    }
+    let builder = program::builder(options.builder.as_deref(), architecture)?;
     host_programs::check(architecture)?;
     let cache = options.inputs.cache.open(progress)?;
     let build = Build::begin(loaded, &options.inputs, &cache, &|_| Ok(()), progress)?;
@@ -85,9 +78,9 @@ pub fn builder_image(options: &BuilderImageOptions, progress: &Progress) -> Resu
             .parse()
             .context("naming the image after the definition")?,
     };
-    check_libraries(&options.builder, &build.lock)?;
+    check_libraries(&builder, &build.lock)?;
     let base = build.base()?;
-    let made = build.container(&name, &base, &options.builder, &installer)?;
+    let made = build.container(&name, &base, &builder, &installer)?;
     let images = stored(&made)?;
     let [image] = images.as_slice() else { return Err(anyhow!("the step made {} images", images.len())) };
     let (from, to) = (Store::at(&made.path(STORE_OUTPUT)?), Store::create(&options.output)?);

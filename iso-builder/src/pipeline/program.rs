@@ -1,4 +1,4 @@
-//! Checks the `installer` that goes into an image. A wrong one would only show on machines, long after their media were
+//! Checks the programs that go into images: the `installer`, and the builder of its own container image. A wrong one would only show on machines, long after their media were
 //! made: a dynamic program does not start in a base with other libraries, and one of another version does not
 //! understand the medium. So its ELF header and notes are checked before anything is built; it is not run.
 
@@ -13,10 +13,8 @@ use model::architecture::Architecture;
 use crate::elf::{self, ElfProgram};
 use crate::files::KnownFiles;
 
-/// The version of this builder; the installer has to have the same.
+/// The version of this builder; what goes into images has to have the same.
 const BUILDER_VERSION: &str = env!("CARGO_PKG_VERSION");
-const INSTALLER_HINT: &str = "Build it with `make binaries`, for another architecture with `make binaries ARCHITECTURE=arm64`, and leave out --installer; \
-                              or name another program with it: --installer FILE, once for each architecture.";
 
 /// Which installer goes into an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +43,7 @@ impl InstallerChoice {
             },
             Self::BesideBuilder => {
                 let program = std::env::current_exe().context("finding this program's own place")?;
-                Ok(program.with_file_name(name(architecture)))
+                Ok(program.with_file_name(name(INSTALLER.name, architecture)))
             }
         }
     }
@@ -74,11 +72,11 @@ fn fitting(paths: &[PathBuf], architecture: Architecture) -> Result<PathBuf> {
     Err(Failure::new(Class::Invalid, what).hint(hint).into())
 }
 
-/// The name of the installer for `architecture` beside a builder.
-fn name(architecture: Architecture) -> String {
+/// The name of a program for `architecture` beside a builder.
+fn name(program: &str, architecture: Architecture) -> String {
     match architecture == Architecture::of_this_program() {
-        true => "installer".to_owned(),
-        false => format!("installer-{architecture}"),
+        true => program.to_owned(),
+        false => format!("{program}-{architecture}"),
     }
 }
 
@@ -97,19 +95,56 @@ impl BuildInstaller {
     }
 }
 
-fn refused(path: &Path) -> Failure {
-    let what = format!("checking the installer {}", path.display());
-    Failure::new(Class::Invalid, what).hint(INSTALLER_HINT)
+/// A program that goes into images.
+#[derive(Clone, Copy, Debug)]
+struct ImageProgram {
+    /// In its note, and in messages.
+    name: &'static str,
+    /// True if it has to start in images with any libraries.
+    is_static: bool,
+    hint: &'static str,
+}
+
+const INSTALLER: ImageProgram = ImageProgram {
+    name: "installer",
+    is_static: true,
+    hint: "Build it with `make binaries`, for another architecture with `make binaries ARCHITECTURE=arm64`, and leave out --installer; \
+           or name another program with it: --installer FILE, once for each architecture.",
+};
+
+const BUILDER: ImageProgram = ImageProgram {
+    name: "iso-builder",
+    is_static: false,
+    hint: "Build it with `make builder-image ARCHITECTURE=arm64`, which makes the image too, or name it: --builder FILE.",
+};
+
+/// The builder for a container image of this architecture: `named`, or else this program, or the one for it that lies beside this program.
+///
+/// # Errors
+/// [`Class::Invalid`] if it is not there, or is not a builder for this architecture and of this version.
+pub(super) fn builder(named: Option<&Path>, architecture: Architecture) -> Result<PathBuf> {
+    let own = std::env::current_exe().context("finding this program's own place")?;
+    let path = match named {
+        Some(named) => named.to_owned(),
+        None if architecture == Architecture::of_this_program() => own,
+        None => own.with_file_name(name(BUILDER.name, architecture)),
+    };
+    checked(&path, architecture, BUILDER)
+}
+
+fn refused(path: &Path, program: ImageProgram) -> Failure {
+    let what = format!("checking the {} {}", program.name, path.display());
+    Failure::new(Class::Invalid, what).hint(program.hint)
 }
 
 /// The header of the program at `path`.
 ///
 /// # Errors
 /// [`Class::Invalid`] if it is not there, or is no program.
-fn header(path: &Path) -> Result<ElfProgram> {
-    let file = File::open(path).map_err(|error| refused(path).because(error))?;
-    let program = elf::read(&file).with_context(|| format!("reading {}", path.display()))?;
-    Ok(program.ok_or_else(|| refused(path).because(anyhow!("it is not a 64-bit ELF program")))?)
+fn header(path: &Path, program: ImageProgram) -> Result<ElfProgram> {
+    let file = File::open(path).map_err(|error| refused(path, program).because(error))?;
+    let found = elf::read(&file).with_context(|| format!("reading {}", path.display()))?;
+    Ok(found.ok_or_else(|| refused(path, program).because(anyhow!("it is not a 64-bit ELF program")))?)
 }
 
 /// The architecture of the installer at `path`.
@@ -118,7 +153,8 @@ fn header(path: &Path) -> Result<ElfProgram> {
 /// [`Class::Invalid`] if it is not there, or no program of an architecture that media are made for.
 pub(super) fn architecture(path: &Path) -> Result<Architecture> {
     let why = || anyhow!("it is not a program of an architecture that releases are made for");
-    Ok(header(path)?.architecture.ok_or_else(|| refused(path).because(why()))?)
+    let header = header(path, INSTALLER)?;
+    Ok(header.architecture.ok_or_else(|| refused(path, INSTALLER).because(why()))?)
 }
 
 /// The full path of the installer at `path`, if it is one for images of this architecture.
@@ -126,18 +162,22 @@ pub(super) fn architecture(path: &Path) -> Result<Architecture> {
 /// # Errors
 /// [`Class::Invalid`] if it is not there, or is not a static program of this architecture and of this builder's version.
 pub(super) fn check(path: &Path, architecture: Architecture) -> Result<PathBuf> {
-    let refused = |why: String| refused(path).because(anyhow!("{why}"));
-    let program = header(path)?;
+    checked(path, architecture, INSTALLER)
+}
+
+fn checked(path: &Path, architecture: Architecture, wanted: ImageProgram) -> Result<PathBuf> {
+    let refused = |why: String| refused(path, wanted).because(anyhow!("{why}"));
+    let program = header(path, wanted)?;
     if program.architecture != Some(architecture) {
         let found = program.architecture.map_or_else(String::new, |found| format!(", but for {found}"));
         let why = format!("it is not for {architecture}, the architecture of the image{found}");
         return Err(refused(why).into());
     }
-    if !program.is_static {
+    if wanted.is_static && !program.is_static {
         let why = "it is not statically linked, so it would not start in an image with other libraries";
         return Err(refused(why.into()).into());
     }
-    let package = program.package.filter(|package| package.name == "installer");
+    let package = program.package.filter(|package| package.name == wanted.name);
     let package = package.ok_or_else(|| refused("it has no note with its name and version".into()))?;
     if package.version != BUILDER_VERSION {
         let version = package.version.replace(|c: char| !c.is_ascii_graphic(), "?");
@@ -183,6 +223,27 @@ mod tests {
         fs::remove_file(&path).unwrap();
         assert_eq!(class_of(&check().unwrap_err()), Class::Invalid);
         assert!(super::check(Path::new("/bin/true"), Architecture::Amd64).is_err());
+    }
+
+    #[test]
+    fn a_builder_of_another_architecture_or_version_does_not_go_into_a_container() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("builder");
+        fs::write(&path, made(183, "iso-builder", BUILDER_VERSION, &[INTERPRETED])).unwrap();
+        assert_eq!(builder(Some(&path), Architecture::Arm64).unwrap(), path.canonicalize().unwrap());
+        let told = |architecture| format!("{:#}", builder(Some(&path), architecture).unwrap_err());
+        assert!(told(Architecture::Amd64).contains("but for arm64"), "{}", told(Architecture::Amd64));
+        for (name, version, expected) in [
+            ("installer", BUILDER_VERSION, "no note with its name"),
+            ("iso-builder", "0.0.1", "its version is 0.0.1"),
+        ] {
+            fs::write(&path, made(183, name, version, &[INTERPRETED])).unwrap();
+            assert!(told(Architecture::Arm64).contains(expected), "{}", told(Architecture::Arm64));
+        }
+        let other =
+            Architecture::ALL.into_iter().find(|one| *one != Architecture::of_this_program()).unwrap();
+        let absent = format!("{:#}", builder(None, other).unwrap_err());
+        assert!(absent.contains(&format!("iso-builder-{other}")), "{absent}");
     }
 
     #[test]
