@@ -5,6 +5,8 @@
 pub const MEDIUM: &str = "/medium/";
 /// iPXE's request for a boot script, with the machine's identity as its query.
 pub const BOOT: &str = "/v1/boot";
+/// The parameter of [`BOOT`], and of the first script, with a token that lets a machine install.
+pub const ENROLL: &str = "enroll";
 /// GRUB's request for its commands; a MAC address follows.
 pub const GRUB: &str = "/v1/grub/";
 /// A machine's configuration; its token follows.

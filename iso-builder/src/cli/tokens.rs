@@ -54,9 +54,12 @@ struct NewArguments {
     /// What the audit log calls who uses it: a person, or a program such as prometheus.
     name: TokenName,
     /// What it allows: `read`, to see the fleet, its audit log and the metrics; `operate`, to allow, deny, redeploy, forget
-    /// and dismiss, too.
+    /// and dismiss, too; `enroll`, to install with the fallback (default.yaml), for machines that no configuration names.
     #[arg(long, value_parser = role)]
     role: TokenRole,
+    /// With `enroll`, how many machines may install by it.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    uses: Option<u32>,
     /// When it ends: after a time such as 12h, 30d or 8w, at a date such as 2027-01-31 (UTC), or `never`.
     #[arg(long, value_name = "WHEN", default_value = "90d")]
     expires: Expiry,
@@ -87,11 +90,26 @@ struct RevokeArguments {
 const EXAMPLES: &str = "Examples:
   iso-builder tokens new alice --role operate
   iso-builder tokens new prometheus --role read --expires never --output /etc/prometheus/nqrust.token
+  iso-builder tokens new rack-7 --role enroll --uses 40 --expires 2d
   iso-builder tokens revoke alice --state postgres://serve@db.example.org/fleet";
 
 fn role(text: &str) -> Result<TokenRole, String> {
-    let names = TokenRole::ALL.map(TokenRole::name).join(" and ");
+    let names = TokenRole::ALL.map(TokenRole::name).join(", ");
     TokenRole::of_name(text).ok_or_else(|| format!("there are {names}"))
+}
+
+/// A token that lets machines install is one for so many of them.
+fn check_uses(role: TokenRole, uses: Option<u32>) -> Result<()> {
+    let (what, hint) = match (role, uses) {
+        (TokenRole::Enroll, None) => {
+            ("a token with the role enroll needs a number of machines", "Give --uses NUMBER.")
+        }
+        (TokenRole::Read | TokenRole::Operate, Some(_)) => {
+            ("--uses has no effect with this role: it counts machines that install", "Remove --uses.")
+        }
+        _ => return Ok(()),
+    };
+    Err(Failure::new(Class::Invalid, what).hint(hint).into())
 }
 
 /// When a token ends.
@@ -161,6 +179,8 @@ struct ShownToken {
     created: String,
     /// Null for a token without an end.
     expires: Option<String>,
+    /// How many more machines it lets install; null for another role.
+    uses: Option<u32>,
     /// True if its end is past.
     expired: bool,
 }
@@ -168,12 +188,13 @@ struct ShownToken {
 impl ShownToken {
     fn of(token: AccessToken, now: Moment) -> Self {
         let expired = !token.is_valid(now);
-        let AccessToken { name, role, created, expires, .. } = token;
+        let AccessToken { name, role, created, expires, uses, .. } = token;
         Self {
             name,
             role,
             created: created.to_string(),
             expires: expires.map(|end| end.to_string()),
+            uses,
             expired,
         }
     }
@@ -181,8 +202,11 @@ impl ShownToken {
 
 impl fmt::Display for ShownToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, role, created, expires, expired } = self;
+        let Self { name, role, created, expires, uses, expired } = self;
         write!(f, "{name}  {role}  made {created}, ")?;
+        if let Some(uses) = uses {
+            write!(f, "{uses} more machines, ")?;
+        }
         match expires {
             None => write!(f, "never expires"),
             Some(end) if *expired => write!(f, "expired {end}"),
@@ -214,8 +238,9 @@ impl NewArguments {
     fn run(self, context: &Context) -> Result<()> {
         let now = Moment::now();
         let expires = self.expires.moment(now)?;
+        check_uses(self.role, self.uses)?;
         let registry = self.state.open(context)?;
-        let made = registry.make_token(self.name.clone(), self.role, expires, &actor(), now)?;
+        let made = registry.make_token(self.name.clone(), self.role, expires, self.uses, &actor(), now)?;
         let Some(made) = made else {
             let hint =
                 format!("Choose another name, or run `iso-builder tokens revoke {}` first.", self.name);
@@ -226,8 +251,7 @@ impl NewArguments {
         let shown = ShownToken::of(made.token, now);
         let text = made.text.expose();
         let Some(file) = &self.output else {
-            let document =
-                json!({ "token": text, "name": shown.name, "role": shown.role, "expires": shown.expires });
+            let document = json!({ "token": text, "name": shown.name, "role": shown.role, "expires": shown.expires, "uses": shown.uses });
             return context.show(&document, || text.to_owned());
         };
         let written = write_atomically(file, format!("{text}\n").as_bytes(), 0o600);
@@ -236,8 +260,7 @@ impl NewArguments {
             registry.revoke_token(&self.name, &actor(), now)?;
         }
         written.class(Class::DiskIo, || format!("writing the token {}", self.name))?;
-        let document =
-            json!({ "file": file, "name": shown.name, "role": shown.role, "expires": shown.expires });
+        let document = json!({ "file": file, "name": shown.name, "role": shown.role, "expires": shown.expires, "uses": shown.uses });
         context.show(&document, || format!("{shown}; it is in {}", file.display()))
     }
 }
@@ -287,6 +310,18 @@ mod tests {
     use base::failure::render;
 
     const NOW: Moment = Moment(1_700_000_000);
+
+    #[test]
+    fn only_a_token_that_lets_machines_install_has_uses_and_it_has_to() {
+        for (role, uses, good) in [
+            (TokenRole::Enroll, Some(1), true),
+            (TokenRole::Enroll, None, false),
+            (TokenRole::Read, None, true),
+            (TokenRole::Operate, Some(1), false),
+        ] {
+            assert_eq!(check_uses(role, uses).is_ok(), good, "{role} {uses:?}");
+        }
+    }
 
     #[test]
     fn an_end_is_a_time_a_date_or_never() {

@@ -15,7 +15,7 @@ use model::release::Purpose;
 
 use crate::content::files::MediumFiles;
 use crate::machines::machine::DiskBootReason;
-use crate::protocol::{BOOT, GRUB, MEDIUM, REPORT, parameters};
+use crate::protocol::{BOOT, ENROLL, GRUB, MEDIUM, REPORT, parameters};
 
 /// Attempts of a loader before it boots from disk.
 const ATTEMPTS: u32 = 5;
@@ -136,8 +136,9 @@ impl BootSystem {
 /// The first script of every iPXE: it asks for [`BOOT`] with all that it knows of the machine. URLs are relative to
 /// that of the script. If the server does not answer, iPXE tries [`ATTEMPTS`] times, which takes longer than a restart
 /// of the server; then the machine boots from its disk, as does one of another architecture, whose iPXE is not from here.
+/// `enroll` is the token that the request for this script brought.
 #[must_use]
-pub fn ipxe_start(architecture: Architecture) -> String {
+pub fn ipxe_start(architecture: Architecture, enroll: Option<&str>) -> String {
     // iPXE has one name for machines with a BIOS, another one with UEFI.
     let other = match architecture {
         Architecture::Amd64 => "iseq ${buildarch} arm64 && goto other ||",
@@ -149,6 +150,9 @@ pub fn ipxe_start(architecture: Architecture) -> String {
         let _ = write!(query, "&mac=${{net{card}/mac:hexhyp}}");
     }
     query.push_str("&uuid=${uuid}&serial=${serial:uristring}&asset=${asset:uristring}");
+    if let Some(token) = enroll {
+        let _ = write!(query, "&{ENROLL}={token}");
+    }
     format!(
         "#!ipxe\n\
          {other}\n\
@@ -190,8 +194,9 @@ pub fn grub_start() -> String {
 
 /// The script of an iPXE whose request cannot be decided now: it asks again, with all that it knows.
 #[must_use]
-pub fn ipxe_wait() -> String {
+pub fn ipxe_wait(enroll: Option<&str>) -> String {
     let leave = WAITS + 1;
+    let query = enroll.map(|token| format!("?{ENROLL}={token}")).unwrap_or_default();
     format!(
         "#!ipxe\n\
          :again\n\
@@ -199,7 +204,7 @@ pub fn ipxe_wait() -> String {
          iseq ${{{WAITED}}} {leave} && goto leave ||\n\
          echo The database of the server does not answer; asking again in {PAUSE} seconds\n\
          sleep {PAUSE}\n\
-         chain --replace /boot.ipxe || goto again\n\
+         chain --replace /boot.ipxe{query} || goto again\n\
          :leave\n\
          echo The database of the server does not answer: booting from disk\n\
          {IPXE_DISK}"
@@ -263,11 +268,13 @@ mod tests {
     #[test]
     fn scripts_read_as_recorded() {
         let system = system();
-        golden("start.ipxe", &ipxe_start(Architecture::Amd64));
-        golden("start-arm64.ipxe", &ipxe_start(Architecture::Arm64));
+        golden("start.ipxe", &ipxe_start(Architecture::Amd64, None));
+        golden("start-arm64.ipxe", &ipxe_start(Architecture::Arm64, None));
         golden("install.ipxe", &system.ipxe(BASE, DEPLOYMENT));
         golden("disk.ipxe", &ipxe_disk(DiskBootReason::Installed));
-        golden("wait.ipxe", &ipxe_wait());
+        golden("wait.ipxe", &ipxe_wait(None));
+        golden("start-enroll.ipxe", &ipxe_start(Architecture::Amd64, Some("nqrust_0123abcd_0")));
+        golden("wait-enroll.ipxe", &ipxe_wait(Some("nqrust_0123abcd_0")));
         golden("wait.grub", &grub_wait());
         golden("start.grub", &grub_start());
         golden("install.grub", &system.grub(BASE, DEPLOYMENT));
@@ -297,7 +304,7 @@ mod tests {
 
     #[test]
     fn no_script_asks_for_ever() {
-        let ipxe = [ipxe_start(Architecture::Amd64), system().ipxe(BASE, DEPLOYMENT), ipxe_wait()];
+        let ipxe = [ipxe_start(Architecture::Amd64, None), system().ipxe(BASE, DEPLOYMENT), ipxe_wait(None)];
         for text in ipxe {
             // Each loop has a counter after which the machine boots from disk.
             let (before, after) = text.split_once("&& goto leave ||\n").unwrap();

@@ -69,7 +69,7 @@ impl FleetAccess {
         if same(Digest::of(text.as_bytes()).as_bytes(), self.bearer.as_bytes()) {
             return Ok(Some(self.starter(true)));
         }
-        let token = store.access_token(text, now)?;
+        let token = store.access_token(text, now)?.filter(|token| token.role.may_look());
         Ok(token.map(|token| FleetVisitor::with(&token, store, true)))
     }
 
@@ -94,7 +94,8 @@ impl FleetAccess {
                 return Ok(Some(self.starter(false)));
             }
             let Some((id, _)) = value.split_once('.') else { continue };
-            let Some(token) = store.access_token_with_id(id, now)? else { continue };
+            let token = store.access_token_with_id(id, now)?.filter(|token| token.role.may_look());
+            let Some(token) = token else { continue };
             let visitor = FleetVisitor::with(&token, store, false);
             if same(value.as_bytes(), visitor.cookie.as_bytes()) {
                 return Ok(Some(visitor));
@@ -163,7 +164,7 @@ mod tests {
 
     fn made(store: &MachineRegistry, name: &str, role: TokenRole, expires: Option<Moment>) -> Secret {
         let actor = Actor::command("root", "host");
-        store.make_token(name.parse().unwrap(), role, expires, &actor, NOW).unwrap().unwrap().text
+        store.make_token(name.parse().unwrap(), role, expires, None, &actor, NOW).unwrap().unwrap().text
     }
 
     fn pair(visitor: &FleetVisitor) -> String {
@@ -230,6 +231,19 @@ mod tests {
         // Nor does the cookie open a token of the same name that is made after it.
         made(&store, "long", TokenRole::Operate, None);
         assert!(!opens(&long, &of_long, NOW));
+    }
+
+    #[test]
+    fn a_token_that_lets_machines_install_opens_nothing() {
+        let (_directory, access, store) = access();
+        let actor = Actor::command("root", "host");
+        let made = store.make_token("rack-7".parse().unwrap(), TokenRole::Enroll, None, Some(9), &actor, NOW);
+        let made = made.unwrap().unwrap();
+        let text = made.text.expose();
+        assert_eq!(access.holder(text, &store, NOW).unwrap(), None);
+        let cookie = format!("{COOKIE}={}.{}", made.token.id, store.derived("cookie", &made.token));
+        let bearer = format!("Bearer {text}");
+        assert_eq!(access.visitor(Some(&bearer), Some(&cookie), &store, NOW).unwrap(), None);
     }
 
     #[test]

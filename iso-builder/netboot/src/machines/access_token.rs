@@ -30,14 +30,21 @@ pub enum TokenRole {
     Read,
     /// To act on machines, too: allow, deny, redeploy, forget, dismiss.
     Operate,
+    /// To install with the fallback, for machines that no configuration names. It opens nothing else.
+    Enroll,
 }
 
-base::names!(TokenRole { Read = "read", Operate = "operate" });
+base::names!(TokenRole { Read = "read", Operate = "operate", Enroll = "enroll" });
 
 impl TokenRole {
     #[must_use]
     pub fn may_act(self) -> bool {
         self == Self::Operate
+    }
+
+    #[must_use]
+    pub fn may_look(self) -> bool {
+        self != Self::Enroll
     }
 }
 
@@ -95,6 +102,8 @@ pub struct AccessToken {
     pub created: Moment,
     /// From then on it is not valid; none for a token without an end.
     pub expires: Option<Moment>,
+    /// How many more machines it lets install; none for a token of another role.
+    pub uses: Option<u32>,
 }
 
 impl AccessToken {
@@ -103,12 +112,13 @@ impl AccessToken {
         name: TokenName,
         role: TokenRole,
         expires: Option<Moment>,
+        uses: Option<u32>,
         now: Moment,
     ) -> Result<(Self, Secret)> {
         let id = hex::encode(random::<4>()?);
         let text = format!("{PREFIX}{id}_{}", hex::encode(random::<16>()?));
         let digest = Digest::of(text.as_bytes());
-        Ok((Self { id, name, role, digest, created: now, expires }, Secret::new(text)))
+        Ok((Self { id, name, role, digest, created: now, expires, uses }, Secret::new(text)))
     }
 
     /// True if `text` is this token, and it has not ended. Takes a time that does not depend on how much of it is right.
@@ -121,6 +131,14 @@ impl AccessToken {
     pub fn is_valid(&self, now: Moment) -> bool {
         self.expires.is_none_or(|expires| now < expires)
     }
+}
+
+/// True if a text has only characters that tokens have, so that it means nothing else in a script.
+#[must_use]
+pub fn is_plain(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= 64
+        && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'z' | b'_'))
 }
 
 /// The ID in the text of a token; none in any other text.
@@ -142,10 +160,12 @@ mod tests {
 
     #[test]
     fn a_token_opens_its_own_record_until_it_ends() {
-        let new =
-            |expires| AccessToken::new("a".parse().unwrap(), TokenRole::Read, expires, Moment(7)).unwrap();
+        let new = |expires| {
+            AccessToken::new("a".parse().unwrap(), TokenRole::Read, expires, None, Moment(7)).unwrap()
+        };
         let (token, text) = new(Some(Moment(100)));
         assert_eq!(id_of(text.expose()), Some(&*token.id));
+        assert!(is_plain(text.expose()) && !is_plain("a b") && !is_plain("${x}") && !is_plain(""));
         assert!(token.is_opened_by(text.expose(), Moment(99)));
         assert!(!token.is_opened_by(text.expose(), Moment(100)));
         let (other, endless) = new(None);

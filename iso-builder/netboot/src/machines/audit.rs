@@ -69,6 +69,8 @@ pub enum AuditAction {
     Redeploy,
     Forget,
     Dismiss,
+    /// A machine was let install by a token that it sent.
+    Enroll,
     MakeToken,
     RevokeToken,
 }
@@ -79,6 +81,7 @@ base::names!(AuditAction {
     Redeploy = "redeploy",
     Forget = "forget",
     Dismiss = "dismiss",
+    Enroll = "enroll",
     MakeToken = "make-token",
     RevokeToken = "revoke-token",
 });
@@ -106,6 +109,9 @@ pub enum AuditSubject {
         role: TokenRole,
         /// RFC 3339.
         expires: Option<String>,
+        /// How many machines it lets install.
+        #[serde(default)]
+        uses: Option<u32>,
     },
 }
 

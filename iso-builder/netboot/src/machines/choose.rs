@@ -118,14 +118,20 @@ fn without_configuration(
         (Some(machine), None) => (machine, fit),
         (None, _) => (Machine::stranger(told.identity.clone(), now), fit),
     };
-    let answer = match machine.state.answer(machine.permission, fit) {
+    let answer = answer_unnamed(told, &machine, fit);
+    RecordChoice::Record(Box::new(ChosenRecord { machine, fit, answer, absorbed: Vec::new() }))
+}
+
+/// The answer to a machine that no configuration names.
+#[must_use]
+pub fn answer_unnamed(told: &RequestIdentity<'_>, machine: &Machine, fit: ConfigurationFit) -> BootAnswer {
+    match machine.state.answer(machine.permission, fit) {
         // An attacker could have sent an identifier of this machine together with identifiers of the one to be allowed.
         BootAnswer::Install if !identity_keys::of(&machine.identity).is_subset(&told.marks) => {
             BootAnswer::Disk(DiskBootReason::Incomplete)
         }
         answer => answer,
-    };
-    RecordChoice::Record(Box::new(ChosenRecord { machine, fit, answer, absorbed: Vec::new() }))
+    }
 }
 
 /// True if the identifiers of an assignment's record are outdated: they are those that its configuration named before, and it

@@ -13,7 +13,7 @@ use model::machine::{Identity, Mac};
 
 use super::access_token::{self, AccessToken, TokenName, TokenRole};
 use super::audit::{Actor, AuditAction, AuditEntry, AuditQuery, AuditRecord, AuditResult, AuditSubject};
-use super::choose::{RecordChoice, RequestIdentity, choose};
+use super::choose::{RecordChoice, RequestIdentity, answer_unnamed, choose};
 use super::configurations::Configurations;
 use super::id::MachineId;
 use super::identity_keys;
@@ -55,6 +55,8 @@ pub struct BootDecision {
     pub conflict: Vec<String>,
     /// Of a request that no configuration can be given for, whether it was recorded.
     pub stranger: Option<StrangerVerdict>,
+    /// The entry of the audit log, where a token let the machine install by this request.
+    pub enrolled: Option<AuditEntry>,
 }
 
 #[derive(Debug)]
@@ -162,13 +164,33 @@ impl MachineRegistry {
         configurations: &Configurations,
         now: Moment,
     ) -> Result<BootDecision> {
+        self.boot_with(None, identity, peer, configurations, now)
+    }
+
+    /// The same for a client that has sent the text of a token.
+    pub fn boot_with(
+        &self,
+        token: Option<&str>,
+        identity: &Identity,
+        peer: IpAddr,
+        configurations: &Configurations,
+        now: Moment,
+    ) -> Result<BootDecision> {
         let told = RequestIdentity::new(identity);
-        let stranger = self.judge_stranger(&told, peer, configurations, now)?;
+        let token = token.map(|token| self.access_token(token, now)).transpose()?.flatten();
+        let token =
+            token.filter(|token| token.role == TokenRole::Enroll && token.uses.is_some_and(|uses| uses > 0));
+        let stranger = match token {
+            // The uses of the token limit how many are recorded.
+            Some(_) => None,
+            None => self.judge_stranger(&told, peer, configurations, now)?,
+        };
         if let Some(StrangerVerdict::Dropped { .. }) = stranger {
             return Ok(BootDecision::dropped(&told, configurations, stranger));
         }
-        // A machine asks again for what is lost in a power cut.
-        self.store.change(Durability::Process, |records| {
+        // A machine asks again for what is lost in a power cut; a use of a token is not counted twice.
+        let durability = if token.is_some() { Durability::Full } else { Durability::Process };
+        let decision = self.store.change(durability, |records| {
             let mut found = records.with_any(&told.marks)?;
             for name in configurations.naming(&told.marks) {
                 let assigned = records.assigned(name)?;
@@ -182,7 +204,12 @@ impl MachineRegistry {
                     return Ok(BootDecision { stranger, ..BootDecision::conflict(between) });
                 }
             };
-            let mut machine = chosen.machine;
+            let (mut machine, mut answer, mut enrolled) = (chosen.machine, chosen.answer, None);
+            let is_unsaid = answer == BootAnswer::Disk(DiskBootReason::Unknown);
+            if let Some(token) = token.filter(|_| is_unsaid && chosen.fit == ConfigurationFit::Fallback) {
+                enrolled = enroll(records, &token.id, &mut machine, peer, now)?;
+                answer = answer_unnamed(&told, &machine, chosen.fit);
+            }
             chosen.absorbed.into_iter().try_for_each(|id| records.remove(id))?;
             if machine.is_stranger() && records.get(machine.id)?.is_none() {
                 records.make_room_for_a_stranger()?;
@@ -190,7 +217,7 @@ impl MachineRegistry {
             let before: Vec<_> = machine.clients.iter().map(|client| client.address).collect();
             let others = if machine.asked(peer, identity, now) { before } else { Vec::new() };
             let (mut tokens, mut deployment) = (None, String::new());
-            if chosen.answer == BootAnswer::Install {
+            if answer == BootAnswer::Install {
                 machine.apply(DeploymentEvent::Booted, now);
                 let name = machine.assigned.as_deref().or(configurations.fallback());
                 machine.configuration = name.map(str::to_owned);
@@ -204,7 +231,7 @@ impl MachineRegistry {
             }
             records.put(&machine)?;
             Ok(BootDecision {
-                answer: chosen.answer,
+                answer,
                 machine: Some(machine.id),
                 tokens,
                 deployment,
@@ -212,8 +239,11 @@ impl MachineRegistry {
                 others,
                 conflict: Vec::new(),
                 stranger,
+                enrolled,
             })
-        })
+        })?;
+        decision.enrolled.iter().for_each(|entry| self.count(entry));
+        Ok(decision)
     }
 
     /// Counts a request that no configuration can be given for, unless a record that is more than one of a stranger has its identifiers.
@@ -451,10 +481,11 @@ impl MachineRegistry {
         name: TokenName,
         role: TokenRole,
         expires: Option<Moment>,
+        uses: Option<u32>,
         actor: &Actor,
         now: Moment,
     ) -> Result<Option<NewAccessToken>> {
-        let (token, text) = AccessToken::new(name, role, expires, now)?;
+        let (token, text) = AccessToken::new(name, role, expires, uses, now)?;
         self.store.change(Durability::Full, |records| {
             if !records.add_access_token(&token)? {
                 return Ok(None);
@@ -569,6 +600,25 @@ impl MachineRegistry {
     }
 }
 
+/// Lets a machine install that nobody has decided about, by one use of a token. Its uses are counted in the transaction, so that all
+/// servers together give no more than there are.
+fn enroll(
+    records: &mut MachineRecords<'_>,
+    token: &str,
+    machine: &mut Machine,
+    peer: IpAddr,
+    now: Moment,
+) -> Result<Option<AuditEntry>> {
+    let token = records.access_token(token)?.filter(|token| token.is_valid(now));
+    let Some(token) = token.filter(|token| token.uses.is_some_and(|uses| uses > 0)) else { return Ok(None) };
+    records.use_access_token(&token.id)?;
+    machine.permission = InstallPermission::Allowed;
+    let actor = Actor::token(token.name.as_str(), token.role, Some(peer));
+    let subject = AuditSubject::machine(machine.id, machine.name());
+    let (action, result) = (AuditAction::Enroll, AuditResult::Done);
+    records.add_audit(AuditRecord { actor, action, subject, result }, now).map(Some)
+}
+
 fn record_token(
     records: &mut MachineRecords<'_>,
     action: AuditAction,
@@ -576,9 +626,9 @@ fn record_token(
     actor: &Actor,
     now: Moment,
 ) -> Result<AuditEntry> {
-    let AccessToken { id, name, role, expires, .. } = token;
+    let AccessToken { id, name, role, expires, uses, .. } = token;
     let (name, expires) = (name.to_string(), expires.map(|expires| expires.to_string()));
-    let subject = AuditSubject::Token { id: id.clone(), name, role: *role, expires };
+    let subject = AuditSubject::Token { id: id.clone(), name, role: *role, expires, uses: *uses };
     let record = AuditRecord { actor: actor.clone(), action, subject, result: AuditResult::Done };
     records.add_audit(record, now)
 }
@@ -622,6 +672,7 @@ impl BootDecision {
             others: Vec::new(),
             conflict: between,
             stranger: None,
+            enrolled: None,
         }
     }
 

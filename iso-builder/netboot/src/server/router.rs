@@ -18,8 +18,10 @@ use super::provenance::{RequestProvenance, ServerNames};
 use super::scrapers::AcceptedScrapers;
 use crate::boot::scripts::{self, BootSystem, DeploymentTokens};
 use crate::content::files::MediumFiles;
+use crate::fleet::audit;
 use crate::fleet::routes::Fleet;
 use crate::journal::{self, JournalEntry, JournalMachine};
+use crate::machines::access_token;
 use crate::machines::configurations::Configurations;
 use crate::machines::identity_keys;
 use crate::machines::machine::{BootAnswer, ConfigurationFit, DiskBootReason, TokenRefusal, described};
@@ -27,7 +29,7 @@ use crate::machines::registry::{BootDecision, MachineRegistry};
 use crate::machines::store::StoreUnavailable;
 use crate::machines::stranger_rate::StrangerVerdict;
 use crate::moment::Moment;
-use crate::protocol::{BOOT, CONFIGURATION, GRUB, MEDIUM};
+use crate::protocol::{BOOT, CONFIGURATION, ENROLL, GRUB, MEDIUM};
 use transfer::range::{RangeFields, RangeSelection};
 use transfer::server::served_file::ServedFile;
 
@@ -169,7 +171,7 @@ impl Router {
         self.route(asked, now).unwrap_or_else(|error| {
             if error.is::<StoreUnavailable>() {
                 // The store has told the operator.
-                return unavailable(asked.path);
+                return unavailable(asked);
             }
             let why = causes(&error).join(": ");
             journal::write(&self.progress, &format!("{}: error: {why}", asked.peer));
@@ -187,8 +189,13 @@ impl Router {
             return Ok(file(self.loaders.get(name), asked));
         }
         if path == IPXE_START {
-            let script = scripts::ipxe_start(self.files.release().architecture);
-            return Ok(file(Some(&ServedFile::in_memory(script.into_bytes())), asked));
+            let token = enroll(asked.query);
+            let script = scripts::ipxe_start(self.files.release().architecture, token);
+            return Ok(match token {
+                // A script with a token is kept by no cache.
+                Some(_) => ServedReply::Script(script),
+                None => file(Some(&ServedFile::in_memory(script.into_bytes())), asked),
+            });
         }
         if path == GRUB_START {
             return Ok(file(Some(&ServedFile::in_memory(scripts::grub_start().into_bytes())), asked));
@@ -248,8 +255,10 @@ impl Router {
         }
         let base = self.base_for(asked);
         let configurations = self.configurations();
-        let booted = self.store.boot(&identity, asked.peer, &configurations, now)?;
+        let booted =
+            self.store.boot_with(enroll(asked.query), &identity, asked.peer, &configurations, now)?;
         self.tell(&booted, &identity, &configurations, asked.peer);
+        booted.enrolled.iter().for_each(|entry| audit::journal(entry).write(&self.progress));
         match booted.answer {
             BootAnswer::Install => self.store.metrics().boot_answered("installer", ""),
             BootAnswer::Disk(why) => self.store.metrics().boot_answered("disk", why.name()),
@@ -397,9 +406,9 @@ pub fn trouble(path: &str) -> ServedReply {
 
 /// The answer while the state is unavailable. A machine that boots asks again for some minutes: whether it installs is not known.
 #[must_use]
-fn unavailable(path: &str) -> ServedReply {
-    match path {
-        BOOT => ServedReply::Script(scripts::ipxe_wait()),
+fn unavailable(asked: &ServedRequest<'_>) -> ServedReply {
+    match asked.path {
+        BOOT => ServedReply::Script(scripts::ipxe_wait(enroll(asked.query))),
         path if path.starts_with(GRUB) => ServedReply::Script(scripts::grub_wait()),
         _ => ServedReply::Unavailable,
     }
@@ -442,6 +451,16 @@ fn told(query: &str) -> Option<Identity> {
     identity.macs.sort_unstable();
     identity.macs.dedup();
     (identity.macs.len() <= MOST_CARDS).then_some(identity)
+}
+
+/// The token in a query with which a machine asks to be let install. One with other characters than tokens have is none: it would
+/// stand in a script.
+fn enroll(query: &str) -> Option<&str> {
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    pairs
+        .find(|(key, _)| *key == ENROLL)
+        .map(|(_, token)| token)
+        .filter(|token| access_token::is_plain(token))
 }
 
 /// A name or an address with an optional port, and nothing that has a meaning in a script.

@@ -333,7 +333,8 @@ fn who_may_only_look_sees_everything_and_acts_on_nothing() {
     let named = configurations(&["asset-tag-A.yaml", NAME]);
     let answer = fleet.store.boot(&both, [203, 0, 113, 7].into(), &named, NOW).unwrap();
     assert!(!answer.conflict.is_empty());
-    let token = fleet.store.make_token("display".parse().unwrap(), TokenRole::Read, None, &operator(), NOW);
+    let token =
+        fleet.store.make_token("display".parse().unwrap(), TokenRole::Read, None, None, &operator(), NOW);
     let token = token.unwrap().unwrap().text;
     let bearer = format!("Bearer {}", token.expose());
     let looks = |path| FleetRequest { authorization: Some(&bearer), ..get(path) };
@@ -888,7 +889,8 @@ fn the_answers_are_those_of_the_openapi_document() {
         .unwrap();
     let other = fleet.store.list(usize::MAX).unwrap().0.into_iter().find(|one| one.id != id).unwrap().id;
     let conflict = fleet.store.list(0).unwrap().2.pop().unwrap().id;
-    let read = fleet.store.make_token("display".parse().unwrap(), TokenRole::Read, None, &operator(), NOW);
+    let read =
+        fleet.store.make_token("display".parse().unwrap(), TokenRole::Read, None, None, &operator(), NOW);
     let read = format!("Bearer {}", read.unwrap().unwrap().text.expose());
     let machine = |id: MachineId, verb: &str| format!("/fleet/machines/{id}/{verb}");
     let (act, plan, confirm) = ("/fleet/machines/{id}/{action}", "/fleet/actions", "/fleet/actions/confirm");

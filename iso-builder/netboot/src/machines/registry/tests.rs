@@ -478,6 +478,7 @@ proptest! {
 for_every_store!(
     of_many_clients_at_once_one_gets_the_configuration,
     what_one_server_was_told_holds_on_the_others,
+    no_more_machines_are_let_install_than_a_token_has_uses,
 );
 
 /// Servers that share a place, as far as its kind can be shared.
@@ -659,4 +660,85 @@ fn what_is_stored_is_counted_once() {
     assert_eq!(value(r#"nqrust_operator_actions_total{action="redeploy",result="done"}"#), 1);
     assert!(value(r#"nqrust_state_duration_seconds_count{operation="change"}"#) >= 5);
     assert_eq!(value(r#"nqrust_state_errors_total{operation="change",error="failed"}"#), 0);
+}
+
+/// A registry and the text of a token that lets so many machines install.
+fn enrolling(
+    registry: &MachineRegistry,
+    role: TokenRole,
+    uses: Option<u32>,
+    expires: Option<Moment>,
+) -> Secret {
+    let name = format!("{role}-{uses:?}").replace(['(', ')'], "-").parse().unwrap();
+    registry.make_token(name, role, expires, uses, &operator(), NOW).unwrap().unwrap().text
+}
+
+#[test]
+fn a_token_lets_machines_install_that_no_configuration_names_each_once_and_no_others() {
+    let bench = bench(&["default.yaml", OF_A]);
+    let token = enrolling(bench.registry(), TokenRole::Enroll, Some(2), Some(NOW.plus(60)));
+    let boot_at = |query: &str, token: &str, now| {
+        bench.registry().boot_with(Some(token), &told(query), peer(1), &bench.configurations, now).unwrap()
+    };
+    let boot = |query: &str| boot_at(query, token.expose(), NOW);
+    let uses = || bench.registry().access_tokens().unwrap()[0].uses;
+    // One with a configuration of its own needs none.
+    assert_eq!((boot(A).answer, uses()), (BootAnswer::Install, Some(2)));
+    // One that an operator has denied stays so.
+    bench.boot("serial=denied");
+    let denied = bench.machines().into_iter().find(|one| one.assigned.is_none()).unwrap().id;
+    bench.act(denied, OperatorAction::Deny);
+    assert_eq!((boot("serial=denied").answer, uses()), (BootAnswer::Disk(DiskBootReason::Denied), Some(2)));
+    // A token that is none, one that only looks, and one at its end.
+    let read = enrolling(bench.registry(), TokenRole::Read, None, None);
+    for (text, now) in
+        [("", NOW), (&token.expose()[1..], NOW), (read.expose(), NOW), (token.expose(), NOW.plus(60))]
+    {
+        assert_eq!(boot_at("serial=1", text, now).answer, BootAnswer::Disk(DiskBootReason::Unknown));
+    }
+    // It asked before, with more of itself than now: what was proven is not enough.
+    bench.boot("serial=2&asset=rack");
+    assert_eq!(boot("serial=2").answer, BootAnswer::Disk(DiskBootReason::Incomplete));
+    let first = boot("serial=1");
+    assert_eq!(first.answer, BootAnswer::Install);
+    let entry = first.enrolled.unwrap().record;
+    assert_eq!((entry.action, entry.actor.role), (AuditAction::Enroll, Some(TokenRole::Enroll)));
+    assert_eq!((entry.subject.to_string(), entry.actor.address), ("machine 1".to_owned(), Some(peer(1))));
+    assert_eq!(uses(), Some(0));
+    // It goes on without the token, and costs no other use.
+    assert_eq!(bench.boot("serial=1").answer, BootAnswer::Install);
+    assert!(boot("serial=1").enrolled.is_none());
+    assert_eq!(boot("serial=3").answer, BootAnswer::Disk(DiskBootReason::Unknown));
+    let (configuration, _) = boot("serial=1").tokens.unwrap();
+    assert_eq!(bench.take(configuration.expose()).unwrap().name, "default.yaml");
+}
+
+#[test]
+fn without_a_fallback_a_token_lets_nothing_install_and_is_not_used() {
+    let bench = bench(&[OF_A]);
+    let token = enrolling(bench.registry(), TokenRole::Enroll, Some(1), None);
+    let booted = bench
+        .registry()
+        .boot_with(Some(token.expose()), &told(B), peer(1), &bench.configurations, NOW)
+        .unwrap();
+    assert_eq!(booted.answer, BootAnswer::Disk(DiskBootReason::Unknown));
+    assert_eq!(bench.registry().access_tokens().unwrap()[0].uses, Some(1));
+}
+
+fn no_more_machines_are_let_install_than_a_token_has_uses(place: &StorePlace) {
+    let configurations = configurations(&["default.yaml"]);
+    let servers = servers(place);
+    let token = enrolling(&servers[0], TokenRole::Enroll, Some(5), None);
+    let installed: usize = std::thread::scope(|scope| {
+        let boot = |number: usize| {
+            let server = &servers[number % servers.len()];
+            let identity = told(&format!("serial={number}"));
+            let booted =
+                server.boot_with(Some(token.expose()), &identity, peer(1), &configurations, NOW).unwrap();
+            usize::from(booted.answer == BootAnswer::Install)
+        };
+        let boots: Vec<_> = (0..12).map(|number| scope.spawn(move || boot(number))).collect();
+        boots.into_iter().map(|boot| boot.join().unwrap()).sum()
+    });
+    assert_eq!((installed, servers[0].access_tokens().unwrap()[0].uses), (5, Some(0)));
 }

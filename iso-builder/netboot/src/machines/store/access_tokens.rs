@@ -9,7 +9,7 @@ use super::sql::SqlRow;
 use crate::machines::access_token::{AccessToken, TokenName};
 use crate::moment::Moment;
 
-const TOKENS: &str = "SELECT id, name, role, digest, created, expires FROM access_tokens";
+const TOKENS: &str = "SELECT id, name, role, digest, created, expires, uses FROM access_tokens";
 
 impl MachineRecords<'_> {
     /// The token with this ID.
@@ -25,12 +25,12 @@ impl MachineRecords<'_> {
 
     /// Adds a token. Returns false if there is one of this name.
     pub fn add_access_token(&mut self, token: &AccessToken) -> Result<bool> {
-        let AccessToken { id, name, role, digest, created, expires } = token;
+        let AccessToken { id, name, role, digest, created, expires, uses } = token;
         if !self.query(&format!("{TOKENS} WHERE name = $1"), &[name.as_str().into()])?.is_empty() {
             return Ok(false);
         }
-        let sql = "INSERT INTO access_tokens (id, name, role, digest, created, expires) \
-                   VALUES ($1, $2, $3, $4, $5, $6)";
+        let sql = "INSERT INTO access_tokens (id, name, role, digest, created, expires, uses) \
+                   VALUES ($1, $2, $3, $4, $5, $6, $7)";
         let values = [
             id.as_str().into(),
             name.as_str().into(),
@@ -38,9 +38,16 @@ impl MachineRecords<'_> {
             digest.as_bytes().to_vec().into(),
             seconds(*created),
             expires.map(seconds).into(),
+            (*uses).into(),
         ];
         self.execute(sql, &values)?;
         Ok(true)
+    }
+
+    /// Counts a use of a token that has so many.
+    pub fn use_access_token(&mut self, id: &str) -> Result<()> {
+        self.execute("UPDATE access_tokens SET uses = uses - 1 WHERE id = $1 AND uses > 0", &[id.into()])?;
+        Ok(())
     }
 
     /// Removes the token of this name. Returns it, if there was one.
@@ -59,5 +66,6 @@ fn token(mut row: SqlRow) -> Result<AccessToken> {
     let digest = digest.try_into().map_err(|_| anyhow!("the digest of the token {id} has another length"))?;
     let created = moment(&mut row)?;
     let expires = row.take::<Option<i64>>()?.map(|seconds| Moment(seconds.unsigned_abs()));
-    Ok(AccessToken { id, name, role, digest: Digest::from_bytes(digest), created, expires })
+    let (digest, uses) = (Digest::from_bytes(digest), row.take()?);
+    Ok(AccessToken { id, name, role, digest, created, expires, uses })
 }

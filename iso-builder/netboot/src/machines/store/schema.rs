@@ -68,7 +68,8 @@ CREATE TABLE access_tokens (
     role TEXT NOT NULL,
     digest {bytes} NOT NULL,
     created {integer} NOT NULL,
-    expires {integer}
+    expires {integer},
+    uses {integer}
 ){keyed};
 CREATE TABLE audit (
     number {integer} PRIMARY KEY NOT NULL,

@@ -235,7 +235,7 @@ fn a_check_does_not_wait_for_who_changes(place: &StorePlace) {
 fn tokens_are_kept_as_digests_and_found_by_id_and_name(place: &StorePlace) {
     let store = place.open();
     let new = |name: &str, expires| {
-        AccessToken::new(name.parse().unwrap(), TokenRole::Operate, expires, NOW).unwrap().0
+        AccessToken::new(name.parse().unwrap(), TokenRole::Enroll, expires, Some(2), NOW).unwrap().0
     };
     let (one, other) = (new("one", Some(Moment(99))), new("an-other", None));
     let add = |token: &AccessToken| store.change(Durability::Full, |records| records.add_access_token(token));
@@ -245,8 +245,14 @@ fn tokens_are_kept_as_digests_and_found_by_id_and_name(place: &StorePlace) {
     let store = place.open();
     let found = store.read(|records| Ok((records.access_token(&one.id)?, records.access_tokens()?))).unwrap();
     assert_eq!(found, (Some(one.clone()), vec![other.clone(), one.clone()]));
+    for left in [1, 0, 0] {
+        store.change(Durability::Full, |records| records.use_access_token(&one.id)).unwrap();
+        let found = store.read(|records| records.access_token(&one.id)).unwrap().unwrap();
+        assert_eq!(found.uses, Some(left));
+    }
     let remove = || store.change(Durability::Full, |records| records.remove_access_token(&one.name)).unwrap();
-    assert_eq!((remove(), remove()), (Some(one.clone()), None));
+    let used = AccessToken { uses: Some(0), ..one.clone() };
+    assert_eq!((remove(), remove()), (Some(used), None));
     let left = store.read(|records| Ok((records.access_token(&one.id)?, records.access_tokens()?))).unwrap();
     assert_eq!(left, (None, vec![other]));
 }

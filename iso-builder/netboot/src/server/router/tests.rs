@@ -461,3 +461,39 @@ fn nothing_that_is_kept_or_told_holds_a_token_or_a_secret() {
     }
     assert_eq!(bench.machine().state, DeploymentState::Installing);
 }
+
+#[test]
+fn a_token_in_the_address_of_the_first_script_goes_along_and_lets_the_machine_install() {
+    let mut bench = bench(&["default.yaml"]);
+    let store = &bench.router.store;
+    let name = "rack-7".parse().unwrap();
+    let role = crate::machines::access_token::TokenRole::Enroll;
+    let token = store.make_token(name, role, None, Some(1), &operator(), NOW).unwrap().unwrap().text;
+    let query = format!("enroll={}", token.expose());
+    let script = |bench: &Bench, query: &str| match bench.ask(IPXE_START, query, NOW) {
+        ServedReply::File(served, _) => {
+            let mut text = vec![0; usize::try_from(served.length).unwrap()];
+            served.read_at(&mut text, 0).unwrap();
+            String::from_utf8(text).unwrap()
+        }
+        ServedReply::Script(script) => {
+            assert!(query.contains("nqrust_"), "{query}");
+            script
+        }
+        other => panic!("{other:?}"),
+    };
+    let start = script(&bench, &query);
+    assert!(start.contains(&format!("&asset=${{asset:uristring}}&{query} || goto again")), "{start}");
+    // What is no token does not get into a script.
+    for hostile in ["enroll=a%20b", "enroll=${net0/mac}", "enroll=a||reboot", "enroll=", "x=y"] {
+        assert_eq!(script(&bench, hostile), script(&bench, ""), "{hostile}");
+    }
+    assert!(!installs(&bench.boot(KNOWN, NOW)));
+    assert!(installs(&bench.boot(&format!("{KNOWN}&{query}"), NOW)));
+    assert!(installs(&bench.boot(KNOWN, NOW)), "it is let install from then on");
+    // A machine that waits for the database asks with it again.
+    let unavailable = || StoreUnavailable("connection refused".into()).into();
+    bench.router.store = MachineRegistry::new(Box::new(FailingStore(unavailable)));
+    let wait = bench.boot(&format!("{KNOWN}&{query}"), NOW);
+    assert!(wait.contains(&format!("chain --replace /boot.ipxe?{query} || goto again")), "{wait}");
+}
