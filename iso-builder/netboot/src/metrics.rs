@@ -376,6 +376,7 @@ impl Drop for RequestMeter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     fn text(metrics: &ServerMetrics, format: MetricsFormat) -> String {
         let stages = vec![("writing", "installing", 7), ("failed", "failed", 0)];
@@ -470,5 +471,29 @@ mod tests {
             assert!(name.starts_with("nqrust_") || name.starts_with("process_"), "{name}");
         }
         assert!(families > 20, "{text}");
+    }
+
+    #[test]
+    fn the_page_about_metrics_has_those_that_there_are_and_no_others() {
+        let metrics = Arc::new(ServerMetrics::default());
+        metrics.serves("a", "1");
+        RequestMeter::begin(&metrics, "boot", "GET").answered(200);
+        metrics.transaction_ended("read", Duration::from_millis(3), Some("unavailable"));
+        metrics.boot_answered("disk", "unknown");
+        metrics.operator_acted("deny", "done");
+        let text = text(&metrics, MetricsFormat::Prometheus);
+        let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+        let known: BTreeSet<&str> = types.map(|(name, _)| name).collect();
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/how-to/metrics.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        let (_, tables) = page.split_once("## All metrics").unwrap();
+        let is_name = |word: &&str| word.starts_with("nqrust_") || word.starts_with("process_");
+        let told: BTreeSet<&str> = tables.split('`').filter(is_name).collect();
+        assert_eq!(told, known);
+        // Names in the queries and alerts, where a histogram has further series.
+        for word in page.split(|c: char| !c.is_ascii_lowercase() && c != '_').filter(is_name) {
+            let name = word.strip_suffix("_bucket").unwrap_or(word);
+            assert!(known.contains(name), "{word}");
+        }
     }
 }

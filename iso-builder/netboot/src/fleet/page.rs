@@ -469,8 +469,8 @@ pub fn closed() -> Markup {
             h1 { "This page needs a token" }
             p {
                 "Open the URL that " code { "iso-builder serve" } " printed when it started; it ends with "
-                code { "/fleet?token=" } " and the token. Every start of the server makes a new token. Or append a token of "
-                code { "iso-builder tokens new" } " to " code { "/fleet?token=" } "; it may have ended, or was revoked."
+                code { "/fleet?token=" } " and the token. Every start of the server makes a new token. "
+                "A token of " code { "iso-builder tokens new" } " opens the page in the same way until it ends or is revoked."
             }
         }
     }
