@@ -53,6 +53,7 @@ impl InstallReports {
             message: message.into(),
             details: None,
             result: None,
+            part: None,
             exit_code: None,
         }
     }
