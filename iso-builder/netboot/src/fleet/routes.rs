@@ -24,7 +24,7 @@ use super::install_run::{self, InstallRun, RunOutcome};
 use super::install_runs::{self, ReceivedReport};
 use super::page::{LivePage, ShownFleet};
 use super::query::{ListQuery, PAGE, PageQuery};
-use super::rows::FleetRows;
+use super::rows::{FleetRows, FleetSnapshot};
 use super::stage::MachineStage;
 use super::view::{self, FleetView, MachineRow};
 use super::wait::{self, AwaitedCreator};
@@ -345,9 +345,10 @@ impl Fleet {
     /// All machines as they are now.
     fn view(&self, known: FleetSources<'_>, now: Moment) -> Result<FleetView> {
         let mut kept = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        let StoredFleet { machines, runs, conflicts, not_heard_of } =
-            known.store.fleet(known.configurations)?;
-        let mut view = FleetView::new(kept.update(machines, &runs, known.configurations, now)?, now);
+        let FleetSnapshot { rows, stored } = kept.snapshot(known.store, known.configurations, now)?;
+        drop(kept);
+        let StoredFleet { conflicts, not_heard_of, .. } = stored;
+        let mut view = FleetView::new(rows, now);
         wait::explain(&mut view, known.configurations);
         view.not_heard_of = not_heard_of;
         view.notices.clone_from(&self.notices);

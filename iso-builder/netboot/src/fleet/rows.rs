@@ -1,7 +1,7 @@
 //! The rows of the fleet, kept from one request to the next. A row is made anew where its record, the reports of its machine or
 //! the configurations are others, or where time has made it another: to read ten thousand reports costs more than all the rest.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use super::view::{self, MachineRow};
 use crate::machines::configurations::Configurations;
 use crate::machines::id::MachineId;
 use crate::machines::machine::Machine;
+use crate::machines::registry::{MachineRegistry, StoredFleet, StoredMachines};
 use crate::machines::store::{RunRecord, StoredMachine};
 use crate::moment::Moment;
 
@@ -22,9 +23,11 @@ pub struct FleetRows {
     revision: u64,
     /// When they were made or looked at last.
     now: Moment,
+    /// The last change of the store that they have.
+    version: Option<u64>,
     /// With random keys: nobody can send a report that has the hash of another one.
     hasher: RandomState,
-    rows: HashMap<MachineId, KeptRow>,
+    rows: BTreeMap<MachineId, KeptRow>,
 }
 
 #[derive(Debug)]
@@ -34,35 +37,78 @@ struct KeptRow {
     row: Arc<MachineRow>,
 }
 
+/// The fleet at one moment.
+#[derive(Debug)]
+pub struct FleetSnapshot {
+    /// By their ids.
+    pub rows: Vec<Arc<MachineRow>>,
+    /// Its machines are among `rows` already.
+    pub stored: StoredFleet,
+}
+
+impl KeptRow {
+    fn is_due(&self, now: Moment) -> bool {
+        self.row.moments.until.is_some_and(|until| now >= until)
+    }
+}
+
 impl FleetRows {
-    /// The rows of these machines, in their order.
-    pub fn update(
+    /// Reads what has changed.
+    pub fn snapshot(
         &mut self,
-        machines: Vec<StoredMachine>,
-        runs: &HashMap<MachineId, RunRecord>,
+        store: &MachineRegistry,
         configurations: &Configurations,
         now: Moment,
-    ) -> Result<Vec<Arc<MachineRow>>> {
+    ) -> Result<FleetSnapshot> {
         if configurations.revision() != self.revision || now < self.now {
             self.rows.clear();
+            self.version = None;
         }
         (self.revision, self.now) = (configurations.revision(), now);
-        let mut last = std::mem::take(&mut self.rows);
-        self.rows.reserve(machines.len());
-        let mut rows = Vec::with_capacity(machines.len());
-        for stored in machines {
-            let (id, run) = (stored.id, runs.get(&stored.id));
-            let hash = self.hasher.hash_one((&stored, run));
-            let is_now =
-                |kept: &KeptRow| kept.hash == hash && kept.row.moments.until.is_none_or(|until| now < until);
-            let row = match last.remove(&id).filter(is_now) {
-                Some(kept) => kept.row,
-                None => Arc::new(made(&stored.read()?, run, configurations, now)?),
-            };
-            rows.push(Arc::clone(&row));
-            self.rows.insert(id, KeptRow { hash, row });
+        let due: BTreeSet<_> =
+            self.rows.iter().filter(|(_, kept)| kept.is_due(now)).map(|(id, _)| *id).collect();
+        let mut stored = store.fleet(configurations, self.version, due)?;
+        // Until everything is applied, nothing is known.
+        self.version = None;
+        match std::mem::replace(&mut stored.machines, StoredMachines::Some(Vec::new())) {
+            StoredMachines::All(machines, runs) => {
+                let mut last = std::mem::take(&mut self.rows);
+                for machine in machines {
+                    let (id, run) = (machine.id, runs.get(&machine.id));
+                    let kept = self.kept(last.remove(&id), machine, run, configurations)?;
+                    self.rows.insert(id, kept);
+                }
+            }
+            StoredMachines::Some(machines) => {
+                for (id, machine, run) in machines {
+                    let last = self.rows.remove(&id);
+                    if let Some(machine) = machine {
+                        let kept = self.kept(last, machine, run.as_ref(), configurations)?;
+                        self.rows.insert(id, kept);
+                    }
+                }
+            }
         }
-        Ok(rows)
+        self.version = stored.version;
+        let rows = self.rows.values().map(|kept| Arc::clone(&kept.row)).collect();
+        Ok(FleetSnapshot { rows, stored })
+    }
+
+    /// The last row, if it is the same as one that was made now.
+    fn kept(
+        &self,
+        last: Option<KeptRow>,
+        machine: StoredMachine,
+        run: Option<&RunRecord>,
+        configurations: &Configurations,
+    ) -> Result<KeptRow> {
+        let hash = self.hasher.hash_one((&machine, run));
+        match last.filter(|last| last.hash == hash && !last.is_due(self.now)) {
+            Some(last) => Ok(last),
+            None => {
+                Ok(KeptRow { hash, row: Arc::new(made(&machine.read()?, run, configurations, self.now)?) })
+            }
+        }
     }
 }
 

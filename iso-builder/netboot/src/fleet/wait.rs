@@ -7,6 +7,8 @@ use base::failure::Class;
 use model::config::redact::Secrets;
 use model::fleet::{self, RunFailure};
 
+use super::listing;
+use super::query::MachineOrder;
 use super::stage::{MachineStage, StageGroup};
 use super::view::{FleetView, MachineRow};
 use crate::machines::configurations::Configurations;
@@ -63,10 +65,16 @@ pub fn explain(view: &mut FleetView, configurations: &Configurations) {
         .collect();
     // Thousands of machines may wait for thousands of clusters.
     let creators: HashSet<_> = waits.iter().filter_map(|(_, awaited)| awaited.configuration()).collect();
-    let mut rows = HashMap::new();
+    let mut rows: HashMap<String, Arc<MachineRow>> = HashMap::new();
     for row in &view.machines {
-        if let Some(name) = row.configuration.as_deref().filter(|name| creators.contains(name)) {
-            rows.entry(name.to_owned()).or_insert_with(|| Arc::clone(row));
+        let Some(name) = row.configuration.as_deref().filter(|name| creators.contains(name)) else {
+            continue;
+        };
+        // Of several machines that were offered it, the one that an operator has to look at first.
+        let is_first =
+            |known: &Arc<MachineRow>| listing::compare(row, known, MachineOrder::Attention).is_lt();
+        if rows.get(name).is_none_or(is_first) {
+            rows.insert(name.to_owned(), Arc::clone(row));
         }
     }
     for (place, awaited) in waits {

@@ -32,6 +32,9 @@ use super::token::{self, DeploymentTicket, TokenPurpose, TokenSigner};
 use crate::metrics::ServerMetrics;
 use crate::moment::Moment;
 
+/// The most machines that are read one by one: to read all of them is faster than to find more.
+const MOST_READ_ALONE: usize = 2000;
+
 #[derive(Debug)]
 pub struct MachineRegistry {
     store: Box<dyn MachineStore>,
@@ -66,15 +69,22 @@ pub struct ConfigurationHandout {
     pub text: Secret,
 }
 
-/// The records of all machines.
+/// What the fleet shows, as it is stored.
 #[derive(Debug)]
 pub struct StoredFleet {
-    /// Those that an operator has to look at come first.
-    pub machines: Vec<StoredMachine>,
-    pub runs: HashMap<MachineId, RunRecord>,
+    pub machines: StoredMachines,
+    /// The number of the last change that it has; none if others change the store, too.
+    pub version: Option<u64>,
     pub conflicts: Vec<IdentityConflict>,
     /// The hostnames of the configurations whose machines have never asked to boot.
     pub not_heard_of: Vec<String>,
+}
+
+#[derive(Debug)]
+pub enum StoredMachines {
+    All(Vec<StoredMachine>, HashMap<MachineId, RunRecord>),
+    /// Those that may have changed; without a record if they are gone.
+    Some(Vec<(MachineId, Option<StoredMachine>, Option<RunRecord>)>),
 }
 
 /// The machine that a report token belongs to.
@@ -580,16 +590,26 @@ impl MachineRegistry {
         })
     }
 
-    /// All that the fleet shows, as it is at one moment.
-    pub fn fleet(&self, configurations: &Configurations) -> Result<StoredFleet> {
+    /// All that the fleet shows, as it is at one moment. Of the machines, only those that were changed after the change `since`
+    /// and the ones in `further` are read, if that is less and the others are known to be the same.
+    pub fn fleet(
+        &self,
+        configurations: &Configurations,
+        since: Option<u64>,
+        further: BTreeSet<MachineId>,
+    ) -> Result<StoredFleet> {
+        let (version, changed) = self.store.changed().map(|changed| changed.since(since)).unzip();
+        let some = changed.flatten().map(|changed| &changed | &further);
+        let some = some.filter(|some| some.len() <= MOST_READ_ALONE);
         self.store.read(|records| {
-            let known = records.assignments()?;
-            Ok(StoredFleet {
-                machines: records.stored()?,
-                runs: records.runs()?,
-                conflicts: records.conflicts()?,
-                not_heard_of: not_heard_of(configurations, &known),
-            })
+            let one = |id: &MachineId| Ok((*id, records.stored_one(*id)?, records.run(*id)?));
+            let machines = match &some {
+                Some(ids) => StoredMachines::Some(ids.iter().map(one).collect::<Result<_>>()?),
+                None => StoredMachines::All(records.stored()?, records.runs()?),
+            };
+            let (conflicts, known) = (records.conflicts()?, records.assignments()?);
+            let not_heard_of = not_heard_of(configurations, &known);
+            Ok(StoredFleet { machines, version, conflicts, not_heard_of })
         })
     }
 

@@ -7,6 +7,7 @@
 //! Every change is a transaction: it happens whole or not at all. A change reads and writes only the records that it is
 //! about, so that its cost does not depend on the number of machines.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use anyhow::{Result, anyhow};
@@ -16,6 +17,7 @@ use super::token;
 
 mod access_tokens;
 mod audit;
+mod changed;
 mod columns;
 mod conflict;
 mod import;
@@ -32,6 +34,7 @@ mod stored;
 mod unavailable;
 mod unreadable;
 
+pub use changed::ChangedMachines;
 pub use conflict::IdentityConflict;
 pub use metered::MeteredStore;
 pub use records::MachineRecords;
@@ -74,6 +77,10 @@ pub trait MachineStore: fmt::Debug + Send + Sync {
     /// Runs a transaction that begins once it has the lock. If `change` fails or cannot be stored, nothing has changed; only if
     /// the connection to a database ends during the commit, the change may have been stored although this fails.
     fn transact(&self, lock: WriteLock, durability: Durability, change: TransactionBody<'_>) -> Result<()>;
+    /// The machines that were changed; none if others change the store, too.
+    fn changed(&self) -> Option<&ChangedMachines> {
+        None
+    }
     /// Reads the records. Concurrent changes neither wait for it nor are seen by it.
     fn look(&self, look: SnapshotBody<'_>) -> Result<()>;
 }
@@ -104,11 +111,18 @@ impl dyn MachineStore + '_ {
         durability: Durability,
         change: impl FnOnce(&mut MachineRecords<'_>) -> Result<T>,
     ) -> Result<T> {
-        let (mut change, mut outcome) = (Some(change), None);
-        self.transact(lock, durability, &mut |records| {
-            outcome = change.take().map(|change| change(records)).transpose()?;
+        let (mut change, mut outcome, mut changed) = (Some(change), None, BTreeSet::new());
+        let done = self.transact(lock, durability, &mut |records| {
+            let result = change.take().map(|change| change(records)).transpose();
+            changed.append(&mut records.changed);
+            outcome = result?;
             Ok(())
-        })?;
+        });
+        // Of a transaction that failed, too: what is read again may be the same.
+        if let Some(all) = self.changed() {
+            all.add(changed);
+        }
+        done?;
         outcome.ok_or_else(|| anyhow!("a transaction was not run"))
     }
 

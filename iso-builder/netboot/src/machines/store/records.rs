@@ -37,19 +37,23 @@ const RUNS: &str = "SELECT runs.machine, runs.run, runs.heard, logs.size FROM ru
 
 /// The records as one transaction sees them.
 #[derive(Debug)]
-pub struct MachineRecords<'a>(RefCell<&'a mut dyn SqlTransaction>);
+pub struct MachineRecords<'a> {
+    transaction: RefCell<&'a mut dyn SqlTransaction>,
+    /// The machines whose records, runs or logs were changed.
+    pub(super) changed: BTreeSet<MachineId>,
+}
 
 impl<'a> MachineRecords<'a> {
     pub(super) fn new(transaction: &'a mut dyn SqlTransaction) -> Self {
-        Self(RefCell::new(transaction))
+        Self { transaction: RefCell::new(transaction), changed: BTreeSet::new() }
     }
 
     pub(super) fn query(&self, sql: &str, values: &[SqlValue]) -> Result<Vec<SqlRow>> {
-        self.0.borrow_mut().query(sql, values)
+        self.transaction.borrow_mut().query(sql, values)
     }
 
     pub(super) fn execute(&self, sql: &str, values: &[SqlValue]) -> Result<u64> {
-        self.0.borrow_mut().execute(sql, values)
+        self.transaction.borrow_mut().execute(sql, values)
     }
 
     fn machines(&self, condition: &str, values: &[SqlValue]) -> Result<Vec<Machine>> {
@@ -104,6 +108,11 @@ impl<'a> MachineRecords<'a> {
         rows.into_iter().map(StoredMachine::new).collect()
     }
 
+    pub fn stored_one(&self, id: MachineId) -> Result<Option<StoredMachine>> {
+        let mut rows = self.query(&format!("SELECT {COLUMNS} FROM machines WHERE id = $1"), &[bytes(id)])?;
+        rows.pop().map(StoredMachine::new).transpose()
+    }
+
     pub fn count(&self) -> Result<usize> {
         let mut rows = self.query("SELECT count(*) FROM machines", &[])?;
         let count: i64 = rows.pop().map_or(Ok(0), |mut row| row.take())?;
@@ -117,6 +126,7 @@ impl<'a> MachineRecords<'a> {
 
     /// Adds a record, or replaces the one with its id.
     pub fn put(&mut self, machine: &Machine) -> Result<()> {
+        self.changed.insert(machine.id);
         let sql = format!(
             "INSERT INTO machines ({COLUMNS}, stranger, attention) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) \
@@ -150,6 +160,7 @@ impl<'a> MachineRecords<'a> {
 
     /// Removes a record with everything that belongs to it.
     pub fn remove(&mut self, id: MachineId) -> Result<()> {
+        self.changed.insert(id);
         for table in ["marks", "runs", "logs"] {
             self.execute(&format!("DELETE FROM {table} WHERE machine = $1"), &[bytes(id)])?;
         }
@@ -211,6 +222,7 @@ impl<'a> MachineRecords<'a> {
 
     /// Adds a run, or replaces that of the same machine. Its log is stored by [`MachineRecords::put_log`].
     pub fn put_run(&mut self, machine: MachineId, run: &RunRecord) -> Result<()> {
+        self.changed.insert(machine);
         let sql = "INSERT INTO runs (machine, run, heard) VALUES ($1, $2, $3) \
                    ON CONFLICT (machine) DO UPDATE SET run = excluded.run, heard = excluded.heard";
         self.execute(sql, &[bytes(machine), run.run.clone().into(), run.heard.map(seconds).into()])?;
@@ -225,6 +237,7 @@ impl<'a> MachineRecords<'a> {
 
     /// Replaces the log of a machine's run; beyond [`MOST_LOGS`] the oldest logs of other machines are removed.
     pub fn put_log(&mut self, machine: MachineId, log: &str, now: Moment) -> Result<()> {
+        self.changed.insert(machine);
         let sql = "INSERT INTO logs (machine, log, size, received) VALUES ($1, $2, $3, $4) \
                    ON CONFLICT (machine) DO UPDATE SET log = excluded.log, size = excluded.size, \
                    received = excluded.received";
@@ -243,6 +256,7 @@ impl<'a> MachineRecords<'a> {
     }
 
     pub fn remove_log(&mut self, machine: MachineId) -> Result<()> {
+        self.changed.insert(machine);
         self.execute("DELETE FROM logs WHERE machine = $1", &[bytes(machine)])?;
         Ok(())
     }

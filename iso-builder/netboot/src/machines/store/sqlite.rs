@@ -21,7 +21,7 @@ use super::records::MachineRecords;
 use super::schema::{self, SqlDialect};
 use super::sql::{SqlRow, SqlTransaction, SqlValue};
 use super::unreadable::unreadable;
-use super::{Durability, MachineStore, SnapshotBody, TransactionBody, WriteLock};
+use super::{ChangedMachines, Durability, MachineStore, SnapshotBody, TransactionBody, WriteLock};
 use crate::machines::token;
 
 /// The file in the state directory, unless another one is named.
@@ -40,6 +40,7 @@ pub struct SqliteStore {
     key: [u8; token::KEY],
     writer: Mutex<Connection>,
     reader: Mutex<Connection>,
+    changed: ChangedMachines,
     _lock: Option<StateLock>,
 }
 
@@ -73,7 +74,15 @@ impl SqliteStore {
             Ok(((found.dev(), found.ino()), key, writer, reader))
         };
         let (identity, key, writer, reader) = open().map_err(|error| unreadable(path.display(), error))?;
-        Ok(Self { path, identity, key, writer: Mutex::new(writer), reader: Mutex::new(reader), _lock: lock })
+        Ok(Self {
+            path,
+            identity,
+            key,
+            writer: Mutex::new(writer),
+            reader: Mutex::new(reader),
+            changed: ChangedMachines::default(),
+            _lock: lock,
+        })
     }
 }
 
@@ -113,6 +122,11 @@ impl MachineStore for SqliteStore {
         let transaction = transaction.class(Class::DiskIo, what)?;
         change(&mut MachineRecords::new(&mut &*transaction))?;
         transaction.commit().class(Class::DiskIo, what)
+    }
+
+    // The lock of the directory keeps others from the file.
+    fn changed(&self) -> Option<&ChangedMachines> {
+        Some(&self.changed)
     }
 
     fn look(&self, look: SnapshotBody<'_>) -> Result<()> {
