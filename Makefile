@@ -46,6 +46,10 @@ HELM_VERSION := v3.11.3
 HELM := $(TOOLS)/helm-$(HELM_VERSION)/helm
 # Programs of packages whose services would take over the network of this host.
 UNPACKED := $(TOOLS)/network-manager/usr/sbin/NetworkManager $(TOOLS)/keepalived/usr/sbin/keepalived
+# The checker of accessibility that the tests of the fleet page run in a browser; `crates/testing` has the version too.
+AXE_VERSION := 4.14.1
+AXE_SHA256 := 29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c
+AXE := $(TOOLS)/axe-core-$(AXE_VERSION)/axe.min.js
 export PATH := $(PATH):$(patsubst %/,%,$(dir $(HELM)))
 # What `binaries` builds: `dev` is what tests run too and is compiled once for both; `release` takes three times as long.
 PROFILE ?= dev
@@ -81,8 +85,9 @@ help: ## List the targets.
 .PHONY: setup
 setup: ## Install what building and all tests need, or name it; check Rust.
 	@go=""; command -v helm >/dev/null || command -v go >/dev/null || go=golang-go; \
-	$(MAKE) --no-print-directory host HOST_PACKAGES="$(HOST_PACKAGES) $(TEST_PACKAGES) $$go"
-	@$(MAKE) --no-print-directory helm $(UNPACKED)
+	npm=""; [ -e $(AXE) ] || command -v npm >/dev/null || npm=npm; \
+	$(MAKE) --no-print-directory host HOST_PACKAGES="$(HOST_PACKAGES) $(TEST_PACKAGES) $$go $$npm"
+	@$(MAKE) --no-print-directory helm $(UNPACKED) $(AXE)
 	@[ -e $(KUBERNETES) ] || configs/kubernetes/build.sh --check-go
 
 .PHONY: helm
@@ -124,6 +129,13 @@ $(UNPACKED):
 	  printf 'error: the package $(package) cannot be downloaded\n  next: As root, run: apt-get update\n' >&2; exit 1; }
 	@cd $(TOOLS)/$(package).new; dpkg-deb --extract packages/$(package)_*.deb .; rm -r packages
 	@mv $(TOOLS)/$(package).new $(TOOLS)/$(package); touch $@
+
+$(AXE):
+	@rm -rf $(@D) $(@D).new; mkdir -p $(@D).new
+	@cd $(@D).new; npm pack --silent axe-core@$(AXE_VERSION) >/dev/null; \
+	tar --extract --file axe-core-$(AXE_VERSION).tgz --strip-components 1 package/axe.min.js package/LICENSE; \
+	rm axe-core-$(AXE_VERSION).tgz; echo "$(AXE_SHA256)  axe.min.js" | sha256sum --check --quiet
+	@mv $(@D).new $(@D); touch $@
 
 # The installer is static: it runs in any image. Only its last step is told so, so that both programs share what is compiled;
 # other programs are not, because the C library loads what looks up names and users, which static ones do not survive.
@@ -357,6 +369,7 @@ soak: setup kubernetes kubernetes-before system-upgrade-controller ## Run the en
 	for round in $$(seq $(or $(ROUNDS),10)); do \
 	  echo "round $$round"; \
 	  $(TEST) --lib -- --ignored iso9660::; \
+	  $(TEST) --test fleet -- --ignored; \
 	  NQRUST_SEED=$$RANDOM NQRUST_FAULTS=all $(TEST) --lib -- execute::; \
 	  $(E2E) --include-ignored; \
 	done

@@ -1,24 +1,40 @@
 //! Programs that tests need and some machines lack. `make setup` installs all of them.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// Where `make setup` unpacks packages whose services would take over the network of the host.
 const UNPACKED: [&str; 2] = ["nqrust/tools/network-manager", "nqrust/tools/keepalived"];
 
+/// The checker of accessibility that browsers run, which `make setup` unpacks; the Makefile has its version too.
+const AXE: &str = "nqrust/tools/axe-core-4.14.1/axe.min.js";
+
 /// The directories to look for programs in: those of the user and of administrators, and what `make setup` unpacks.
 pub fn directories() -> Vec<PathBuf> {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let mut found: Vec<_> =
         variable("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default();
     found.extend(["/usr/sbin".into(), "/sbin".into()]);
-    let cache = variable("XDG_CACHE_HOME").map(PathBuf::from);
-    let cache = cache.or_else(|| variable("HOME").map(|home| Path::new(&home).join(".cache")));
-    if let Some(cache) = cache {
+    if let Some(cache) = cache() {
         for package in UNPACKED {
             found.extend(["usr/sbin", "usr/bin"].map(|programs| cache.join(package).join(programs)));
         }
     }
     found
+}
+
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// The directory with what `make setup` makes for this user.
+fn cache() -> Option<PathBuf> {
+    let cache = variable("XDG_CACHE_HOME").map(PathBuf::from);
+    cache.or_else(|| variable("HOME").map(|home| Path::new(&home).join(".cache")))
+}
+
+/// The script of axe-core.
+pub fn axe() -> Option<PathBuf> {
+    Some(cache()?.join(AXE)).filter(|file| file.is_file())
 }
 
 /// Where a program is.

@@ -141,8 +141,8 @@ fn effect(action: OperatorAction) -> &'static str {
         OperatorAction::Allow => "They install with the fallback configuration, or a denial is taken back.",
         OperatorAction::Deny => "They do not install until they are allowed.",
         OperatorAction::Redeploy => {
-            "Their next boot installs them again. All data on their disks is lost: the system, what is on its partitions, \
-             and the data of their nodes in Kubernetes. An entry whose configuration was removed is only removed."
+            "Their next boot installs them again. All data on their disks is lost: the system, its settings, and the \
+             volumes and databases that Kubernetes keeps there. An entry whose configuration was removed is only removed."
         }
         OperatorAction::Forget => "Their entries are removed until they ask again.",
     }

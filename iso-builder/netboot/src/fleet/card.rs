@@ -74,8 +74,8 @@ fn place(row: &MachineRow) -> Markup {
     html! {
         @if row.rack.is_some() || row.cluster.is_some() {
             p.place {
-                @if let Some(rack) = &row.rack { span { "Rack " bdi { (rack) } } }
-                @if let Some(cluster) = &row.cluster { span { "Cluster " bdi { (cluster) } } }
+                @if let Some(rack) = &row.rack { span { span.unseen { "Rack " } bdi { (rack) } } }
+                @if let Some(cluster) = &row.cluster { span { span.unseen { "Cluster " } bdi { (cluster) } } }
             }
         }
     }

@@ -12,12 +12,12 @@ use crate::scene::{Scene, TOKEN};
 use crate::server::serve;
 use testing::programs;
 
-const PROBE: &str = include_str!("probe.js");
+pub(crate) const PROBE: &str = include_str!("probe.js");
 /// A slow machine starts a browser slowly.
 const LIMIT: Duration = Duration::from_secs(180);
 
 /// The path of Chromium; without it, prints that `test` is left out.
-fn chromium(test: &str) -> Option<PathBuf> {
+pub(crate) fn chromium(test: &str) -> Option<PathBuf> {
     let found = programs::find("chromium");
     if found.is_none() {
         programs::leave_out(test, "chromium is not on this machine");
@@ -64,7 +64,7 @@ fn browse(chromium: &Path, url: &str, dark: bool, size: (u32, u32), arguments: &
 }
 
 /// The URL for a browser without a cookie.
-fn entry(address: &str) -> String {
+pub(crate) fn entry(address: &str) -> String {
     format!("{address}/fleet?token={TOKEN}")
 }
 

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "a test")]
 
 mod browser;
+mod devtools;
 mod golden;
+mod large;
 mod scene;
 mod server;

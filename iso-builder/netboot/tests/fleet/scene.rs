@@ -10,7 +10,7 @@ use model::machine::{Identity, Selector};
 use netboot::fleet::routes::{Fleet, FleetReply, FleetRequest, FleetSources};
 use netboot::machines::access_token::TokenRole;
 use netboot::machines::audit::Actor;
-use netboot::machines::configurations::Configurations;
+use netboot::machines::configurations::{ConfigurationSource, Configurations};
 use netboot::machines::id::MachineId;
 use netboot::machines::machine::OperatorAction;
 use netboot::machines::registry::MachineRegistry;
@@ -91,6 +91,74 @@ impl Scene {
             ("y", MachineState::Guest),
             ("z", MachineState::Denied),
         ])
+    }
+
+    /// A fleet of so many machines in racks of 40 and clusters of 100, most of which have joined.
+    pub(crate) fn large(count: u32) -> Self {
+        let files = tempfile::tempdir().unwrap();
+        let mac = |number: u32| {
+            let [_, a, b, c] = number.to_be_bytes();
+            format!("52-54-00-{a:02x}-{b:02x}-{c:02x}")
+        };
+        let name = |number: u32| format!("rack-{}-node-{}", number / 40 + 1, number % 40 + 1);
+        for number in 0..count {
+            let vip = format!("10.9.{}.1", number / 100);
+            let (server, mode) = match number % 100 {
+                0 => (String::new(), format!("mode: create, vip: {vip}")),
+                _ => (format!("server_url: https://{vip}\n"), "mode: join".to_owned()),
+            };
+            let text = format!(
+                "{server}token: 9f2c4e6a8b0d1357924680acebdf1357\n\
+                 os: {{hostname: {}, password: a-very-secret-password, ntp_servers: [192.0.2.123], \
+                 labels: {{topology.kubernetes.io/zone: rack-{}}}}}\n\
+                 install: {{{mode}, device: /dev/disk/by-id/virtio-1}}\n",
+                name(number),
+                number / 40 + 1,
+            );
+            std::fs::write(files.path().join(format!("mac-{}.yaml", mac(number))), text).unwrap();
+        }
+        let origin = ConfigurationSource::Directory(files.path().to_owned());
+        let mut scene = Self::new(&[]);
+        scene.configurations = Configurations::load(&origin, &[]).unwrap();
+        for number in 0..count {
+            scene.add_one_of_many(&name(number), &mac(number), number);
+        }
+        scene
+    }
+
+    fn add_one_of_many(&mut self, name: &str, mac: &str, number: u32) {
+        let identity = Identity {
+            macs: vec![mac.replace('-', ":").parse().unwrap()],
+            serial: Some(format!("CZ23{number:06}")),
+            ..Identity::default()
+        };
+        let [_, a, b, c] = number.to_be_bytes();
+        let peer = [10, a, b, c].into();
+        let asked = Moment(NOW.0 - 900);
+        let booted = self.store.boot(&identity, peer, &self.configurations, asked).unwrap();
+        self.ids.push(booted.machine.unwrap());
+        let (configuration, report) = booted.tokens.unwrap();
+        self.tokens.insert(name.to_owned(), report.expose().to_owned());
+        // One of a hundred boots, one has never reported.
+        if number % 100 == 13 {
+            return;
+        }
+        self.store.take(configuration.expose(), peer, &self.configurations, 3600, asked).unwrap().unwrap();
+        let mut run = Run { scene: self, name, seq: 0, at: NOW.0 - 700 };
+        match number % 100 {
+            7 => run.failed(
+                &["installing, step image", "Input/output error (os error 5)"],
+                &["Replace the disk."],
+            ),
+            17 | 27 => run.count("image", "Writing the OS image", IMAGE, 20 + u64::from(number % 60), 0),
+            37 => run.count("image", "Writing the OS image", IMAGE, 17, 400),
+            47 => run.at_once(NodeReport {
+                stage: "server".into(),
+                detail: "https://10.9.0.1:9345 does not answer: connection refused".into(),
+                ..NodeReport::default()
+            }),
+            _ => run.at_once(NodeReport { ready: true, stage: "ready".into(), ..NodeReport::default() }),
+        }
     }
 
     pub(crate) fn failure() -> Self {
@@ -352,6 +420,12 @@ impl Run<'_> {
         self.done(700);
         self.at = NOW.0 - 80;
         self.send(&[ReportLine::Node(node)]);
+    }
+
+    /// The end of an install and a report of its node, in one request.
+    fn at_once(&mut self, node: NodeReport) {
+        let end = Told { exit_code: Some(0), ..self.event("run", "Installation complete", StepState::Done) };
+        self.send(&[ReportLine::Event(end), ReportLine::Node(node)]);
     }
 
     fn failed(&mut self, causes: &[&str], hints: &[&str]) {
