@@ -33,11 +33,12 @@ use crate::content::defaults::defaults;
 use crate::content::fetched;
 use crate::content::files::MediumFiles;
 use crate::fleet::entry::FleetEntry;
-use crate::fleet::routes::Fleet;
+use crate::fleet::routes::{Fleet, FleetSources};
 use crate::journal;
 use crate::machines::configurations::{ConfigurationSource, Configurations, stamp};
 use crate::machines::registry::MachineRegistry;
 use crate::machines::store::location::{StateLocation, StateLock};
+use crate::moment::Moment;
 use transfer::server::accept::{self, ServerLimits, listen};
 use transfer::server::connection_limit::CLOSING;
 
@@ -215,6 +216,8 @@ impl NetbootServer {
             if let Some(origin) = origin {
                 tokio::spawn(keep_fresh(Arc::clone(&router), origin, defaults));
             }
+            let ahead = Arc::clone(&router);
+            tokio::task::spawn_blocking(move || read_ahead(&ahead));
             let mut child = dhcp.as_ref().map(|dhcp| dnsmasq::spawn(&dhcp.configuration)).transpose()?;
             let ended = async {
                 match &mut child {
@@ -310,6 +313,14 @@ fn dhcp(options: &ServerOptions, address: SocketAddr, router: &Router) -> Result
 fn is_url(base: &str) -> bool {
     let rest = base.strip_prefix("http://").or_else(|| base.strip_prefix("https://"));
     rest.is_some_and(|rest| !rest.is_empty() && is_plain(rest) && !rest.contains(['?', '@']))
+}
+
+/// Reads the whole fleet once, so that the first page of thousands of machines does not wait for it. Whoever asks for the page
+/// is told if that fails.
+fn read_ahead(router: &Router) {
+    let configurations = router.configurations();
+    let known = FleetSources { store: &router.store, configurations: &configurations, note: &|_| {} };
+    let _ = router.fleet.counts(known, Moment::now());
 }
 
 /// Reloads changed configurations. If they have mistakes, the previous ones stay.
