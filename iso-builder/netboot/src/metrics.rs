@@ -216,7 +216,7 @@ impl ServerMetrics {
         all.register("nqrust_nodes_joined", help, self.joined.clone());
         let help = "Actions of operators, by their result";
         all.register("nqrust_operator_actions", help, self.actions.clone());
-        let help = "Time of transactions of the state, with what they wait for";
+        let help = "Time of transactions of the state, including the wait for a lock or a connection";
         all.register_with_unit("nqrust_state_duration", help, unit(), self.store_seconds.clone());
         let help = "Transactions of the state that failed, by operation and kind of error";
         all.register("nqrust_state_errors", help, self.store_errors.clone());
@@ -224,11 +224,11 @@ impl ServerMetrics {
         all.register("nqrust_state_up", help, self.state_up.clone());
         let help = "Machines of the fleet by stage and group";
         all.register("nqrust_machines", help, self.machines.clone());
-        let help = "Machines that install and are silent for longer than an install ever is";
+        let help = "Installing machines that have stopped reporting";
         all.register("nqrust_machines_silent", help, self.silent.clone());
-        let help = "Requests with identifiers of several machines that no operator has dismissed";
+        let help = "Conflicts of identifiers that were not dismissed";
         all.register("nqrust_identity_conflicts", help, self.conflicts.clone());
-        let help = "Configured machines that never asked to boot";
+        let help = "Configured machines that have never requested a boot script";
         all.register("nqrust_machines_not_heard_of", help, self.not_heard_of.clone());
         let help = "Configurations that this server has read";
         all.register("nqrust_configurations", help, self.known_configurations.clone());

@@ -24,8 +24,8 @@ use super::serve::default_state;
 
 /// Make, show and revoke tokens for the fleet page and the API of `serve`, while servers run.
 ///
-/// A token has a name, by which the audit log calls who uses it, a role and an end. Only its SHA-256 is stored. Every server of the
-/// state takes it at once, and none does any more once it is revoked.
+/// A token has a name, under which the audit log records what its holder does, a role and an expiry. Only its SHA-256 is stored.
+/// Every server of the state accepts it at once, and refuses it as soon as it is revoked.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct TokensCommand {
@@ -51,7 +51,7 @@ struct StateArguments {
 /// Make a token, and print it.
 #[derive(Debug, clap::Args)]
 struct NewArguments {
-    /// What the audit log calls who uses it: a person, or a program such as prometheus.
+    /// The name of its holder in the audit log: a person, or a program such as prometheus.
     name: TokenName,
     /// What it allows: `read`, to see the fleet, its audit log and the metrics; `operate`, to allow, deny, redeploy, forget
     /// and dismiss, too; `enroll`, to install with the fallback (default.yaml), for machines that no configuration names.
@@ -60,7 +60,7 @@ struct NewArguments {
     /// With `enroll`, how many machines may install by it.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     uses: Option<u32>,
-    /// When it ends: after a time such as 12h, 30d or 8w, at a date such as 2027-01-31 (UTC), or `never`.
+    /// When it expires: after a time such as 12h, 30d or 8w, at a date such as 2027-01-31 (UTC), or `never`.
     #[arg(long, value_name = "WHEN", default_value = "90d")]
     expires: Expiry,
     /// Write the token into a file that nobody else may read, and do not print it.
@@ -70,14 +70,14 @@ struct NewArguments {
     state: StateArguments,
 }
 
-/// Show the names, roles and ends of tokens.
+/// Show the names, roles and expiry of tokens.
 #[derive(Debug, clap::Args)]
 struct ShowArguments {
     #[command(flatten)]
     state: StateArguments,
 }
 
-/// Remove tokens, so that no server takes them any more.
+/// Revoke tokens: no server accepts them from then on.
 #[derive(Debug, clap::Args)]
 struct RevokeArguments {
     /// Their names.
@@ -162,7 +162,7 @@ impl Expiry {
         // A date that no calendar has is a mistake, too.
         let second = i64::try_from(end.0).ok().filter(|second| Timestamp::from_second(*second).is_ok());
         if end <= now || second.is_none() {
-            let what = format!("a token cannot end at {end}");
+            let what = format!("a token cannot expire at {end}");
             return Err(Failure::new(Class::Invalid, what)
                 .hint("Give --expires a time such as 30d, a date in the future, or never.")
                 .into());
@@ -345,6 +345,6 @@ mod tests {
             assert_eq!(read.and_then(|expiry| expiry.moment(NOW).ok()), end, "{text}");
         }
         let past = "2020-01-01".parse::<Expiry>().unwrap().moment(NOW).unwrap_err();
-        assert!(render(&past).contains("a token cannot end at 2020-01-01T00:00:00Z"), "{}", render(&past));
+        assert!(render(&past).contains("a token cannot expire at 2020-01-01T00:00:00Z"), "{}", render(&past));
     }
 }
