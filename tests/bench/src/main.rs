@@ -13,6 +13,7 @@ mod corpus;
 mod customize;
 mod delta;
 mod figure;
+mod fleet_page;
 mod images;
 mod install;
 mod kubernetes_programs;

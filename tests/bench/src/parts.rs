@@ -9,8 +9,8 @@ use crate::builds::BuildBench;
 use crate::figure::Figure;
 use crate::scale::Scale;
 use crate::{
-    boots, cluster, corpus, customize, delta, images, install, kubernetes_programs, netboot, plan, ready,
-    root, serve, signatures, update, validate,
+    boots, cluster, corpus, customize, delta, fleet_page, images, install, kubernetes_programs, netboot,
+    plan, ready, root, serve, signatures, update, validate,
 };
 
 /// A part that can be measured alone.
@@ -55,6 +55,7 @@ pub(crate) const PARTS: [Part; 16] = [
     part("serve", PartSelection::Always, |bench| {
         let mut figures = boots::measure(&bench.artifacts, bench.scale)?;
         figures.extend(serve::measure(&bench.artifacts, bench.scale)?);
+        figures.extend(fleet_page::measure(&bench.artifacts, bench.scale)?);
         Ok(figures)
     }),
     part("netboot", PartSelection::Full, |bench| netboot::measure(&bench.artifacts)),

@@ -107,6 +107,11 @@ impl BenchServer {
         Self::start(command, port, limit)
     }
 
+    /// The id of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     fn nginx(medium: &Path, artifacts: &Artifacts) -> Result<Self> {
         let directory = artifacts.disk("nginx");
         fs::create_dir_all(&directory)?;
