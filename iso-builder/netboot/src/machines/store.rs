@@ -78,9 +78,7 @@ pub trait MachineStore: fmt::Debug + Send + Sync {
     /// the connection to a database ends during the commit, the change may have been stored although this fails.
     fn transact(&self, lock: WriteLock, durability: Durability, change: TransactionBody<'_>) -> Result<()>;
     /// The machines that were changed; none if others change the store, too.
-    fn changed(&self) -> Option<&ChangedMachines> {
-        None
-    }
+    fn changed(&self) -> Option<&ChangedMachines>;
     /// Reads the records. Concurrent changes neither wait for it nor are seen by it.
     fn look(&self, look: SnapshotBody<'_>) -> Result<()>;
 }

@@ -559,6 +559,10 @@ impl MachineStore for CountingStore {
         self.inner.is_shared()
     }
 
+    fn changed(&self) -> Option<&crate::machines::store::ChangedMachines> {
+        self.inner.changed()
+    }
+
     fn check(&self) -> Result<()> {
         self.inner.check()
     }
@@ -741,4 +745,32 @@ fn no_more_machines_are_let_install_than_a_token_has_uses(place: &StorePlace) {
         boots.into_iter().map(|boot| boot.join().unwrap()).sum()
     });
     assert_eq!((installed, servers[0].access_tokens().unwrap()[0].uses), (5, Some(0)));
+}
+
+#[test]
+fn a_server_that_is_alone_reads_only_the_machines_that_have_changed() {
+    let directory = tempfile::tempdir().unwrap();
+    let registry = crate::test_support::registry(directory.path());
+    let all = configurations(&["serial-A.yaml", "serial-B.yaml"]);
+    let boot = |serial: &str| {
+        let booted = registry.boot(&told(&format!("serial={serial}")), [192, 0, 2, 1].into(), &all, NOW);
+        booted.unwrap().machine.unwrap()
+    };
+    let read = |since, further: &[MachineId]| {
+        let fleet = registry.fleet(&all, since, further.iter().copied().collect()).unwrap();
+        let ids = match fleet.machines {
+            StoredMachines::All(machines, _) => Err(machines.len()),
+            StoredMachines::Some(machines) => Ok(machines.iter().map(|(id, ..)| *id).collect::<Vec<_>>()),
+        };
+        (fleet.version, ids)
+    };
+    let (one, other) = (boot("A"), boot("B"));
+    let (version, ids) = read(None, &[]);
+    assert!(version.is_some() && ids == Err(2), "{version:?} {ids:?}");
+    assert_eq!(read(version, &[]), (version, Ok(Vec::new())));
+    assert_eq!(read(version, &[other]).1, Ok(vec![other]));
+    boot("A");
+    let (next, ids) = read(version, &[]);
+    assert!(next > version && ids == Ok(vec![one]), "{next:?} {ids:?}");
+    assert_eq!(read(next, &[]).1, Ok(Vec::new()));
 }

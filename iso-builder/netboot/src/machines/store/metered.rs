@@ -5,7 +5,9 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use super::{Durability, MachineStore, SnapshotBody, StoreUnavailable, TransactionBody, WriteLock};
+use super::{
+    ChangedMachines, Durability, MachineStore, SnapshotBody, StoreUnavailable, TransactionBody, WriteLock,
+};
 use crate::machines::token;
 use crate::metrics::ServerMetrics;
 
@@ -57,6 +59,10 @@ impl MachineStore for MeteredStore {
             WriteLock::Run(_) => "report",
         };
         self.timed(operation, |store| store.transact(lock, durability, change))
+    }
+
+    fn changed(&self) -> Option<&ChangedMachines> {
+        self.store.changed()
     }
 
     fn look(&self, look: SnapshotBody<'_>) -> Result<()> {

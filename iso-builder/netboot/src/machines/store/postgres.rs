@@ -22,7 +22,9 @@ use super::records::MachineRecords;
 use super::schema::{self, SqlDialect};
 use super::sql::{SqlRow, SqlTransaction, SqlValue};
 use super::unreadable::unreadable;
-use super::{Durability, MachineStore, SnapshotBody, StoreUnavailable, TransactionBody, WriteLock};
+use super::{
+    ChangedMachines, Durability, MachineStore, SnapshotBody, StoreUnavailable, TransactionBody, WriteLock,
+};
 use crate::machines::token;
 use crate::moment::Moment;
 use address::PostgresAddress;
@@ -202,6 +204,10 @@ impl MachineStore for PostgresStore {
 
     fn is_shared(&self) -> bool {
         true
+    }
+
+    fn changed(&self) -> Option<&ChangedMachines> {
+        None
     }
 
     fn check(&self) -> Result<()> {

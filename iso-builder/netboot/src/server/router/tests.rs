@@ -3,7 +3,9 @@ use crate::machines::configurations::ConfigurationSource;
 use crate::machines::id::MachineId;
 use crate::machines::machine::OperatorAction;
 use crate::machines::machine::{DeploymentEvent, DeploymentState, Machine};
-use crate::machines::store::{Durability, MachineStore, SnapshotBody, TransactionBody, WriteLock};
+use crate::machines::store::{
+    ChangedMachines, Durability, MachineStore, SnapshotBody, TransactionBody, WriteLock,
+};
 use crate::machines::token;
 use crate::server::health::{HealthCheck, look};
 use crate::test_support::{NODE, SECRETS, medium, operator};
@@ -193,6 +195,10 @@ impl MachineStore for FailingStore {
 
     fn transact(&self, _: WriteLock, _: Durability, _: TransactionBody<'_>) -> Result<()> {
         Err((self.0)())
+    }
+
+    fn changed(&self) -> Option<&ChangedMachines> {
+        None
     }
 
     fn look(&self, _: SnapshotBody<'_>) -> Result<()> {
