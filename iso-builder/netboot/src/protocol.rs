@@ -14,13 +14,13 @@ pub const CONFIGURATION: &str = "/v1/config/";
 /// Reports of installs; the token follows.
 pub const REPORT: &str = "/v1/report/";
 
-/// The kernel arguments that are part of the install's configuration. They take precedence over its documents.
+/// The kernel arguments that are part of the install's configuration. They take precedence over its documents. `medium` is the path
+/// of the medium's files, with a slash at its end.
 #[must_use]
-pub fn parameters(base: &str, token: &str, word: &str) -> [String; 4] {
-    let medium = format!("{base}{MEDIUM}");
+pub fn parameters(base: &str, medium: &str, token: &str, word: &str) -> [String; 4] {
     [
         "nqrust.install.automatic=true".into(),
-        format!("nqrust.install.medium={}", medium.trim_end_matches('/')),
+        format!("nqrust.install.medium={base}{}", medium.trim_end_matches('/')),
         format!("nqrust.install.config_url={base}{CONFIGURATION}{token}"),
         // A redeployment replaces the node on the machine, but only once: a machine that boots with these parameters a
         // second time finds the word on its disk.

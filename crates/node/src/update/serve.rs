@@ -21,7 +21,7 @@ use transfer::range::RangeFields;
 use transfer::server::accept::{self, ConnectionService, ServerConnection, ServerLimits, listen};
 use transfer::server::body::ResponseBody;
 use transfer::server::connection_limit::{ClientNetwork, ConnectionRefusal};
-use transfer::server::response::{file_response, with_length};
+use transfer::server::response::{CachePolicy, file_response, with_length};
 use transfer::server::served_file::ServedFile;
 
 use base::cancel::Cancel;
@@ -88,7 +88,9 @@ impl ServedRelease {
         let served = ServedFile::whole(file, length, digest);
         let selection = served.select(RangeFields::of(request.headers()), head);
         // hyper sends no body in the answer to HEAD.
-        Ok(file_response(served, selection))
+        let named = request.uri().path().rsplit('/').next() == Some(&*digest.to_string());
+        let policy = if named { CachePolicy::Immutable } else { CachePolicy::Revalidate };
+        Ok(file_response(served, selection, policy))
     }
 }
 

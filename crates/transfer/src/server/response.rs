@@ -1,7 +1,7 @@
 //! Responses that servers of files have in common.
 
 use hyper::header::{
-    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName, HeaderValue,
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName, HeaderValue,
 };
 use hyper::{Response, StatusCode};
 
@@ -9,8 +9,36 @@ use super::body::ResponseBody;
 use super::served_file::ServedFile;
 use crate::range::{ByteSpan, RangeSelection};
 
+/// How long the content of a path stays the same, for caches between a server and its clients (RFC 9111).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CachePolicy {
+    /// The path names the content by its digest, so a cache need not ask again (RFC 8246).
+    Immutable,
+    /// Another release has other content at this path. A cache has to ask with the entity tag before it uses what it has.
+    Revalidate,
+    /// A cache must not store it: it is a secret, an error, or of one moment.
+    Never,
+}
+
+impl CachePolicy {
+    /// The value of the field `Cache-Control`. A year is what caches take for ever.
+    #[must_use]
+    pub fn field(self) -> &'static str {
+        match self {
+            Self::Immutable => "public, max-age=31536000, immutable",
+            Self::Revalidate => "no-cache",
+            Self::Never => "no-store",
+        }
+    }
+}
+
+/// The selected part of a file. `policy` is for the content; that a range does not exist is never stored.
 #[must_use]
-pub fn file_response(served: ServedFile, selection: RangeSelection) -> Response<ResponseBody> {
+pub fn file_response(
+    served: ServedFile,
+    selection: RangeSelection,
+    policy: CachePolicy,
+) -> Response<ResponseBody> {
     let (tag, length) = (served.tag(), served.length);
     let (status, content) = match selection {
         RangeSelection::Whole => {
@@ -20,7 +48,9 @@ pub fn file_response(served: ServedFile, selection: RangeSelection) -> Response<
         RangeSelection::Unsatisfiable => (StatusCode::RANGE_NOT_SATISFIABLE, ResponseBody::whole("")),
         RangeSelection::NotModified => (StatusCode::NOT_MODIFIED, ResponseBody::whole("")),
     };
+    let policy = if status == StatusCode::RANGE_NOT_SATISFIABLE { CachePolicy::Never } else { policy };
     let mut response = with_length(status, content);
+    set_field(&mut response, CACHE_CONTROL, policy.field());
     set_field(&mut response, ETAG, &tag);
     set_field(&mut response, ACCEPT_RANGES, "bytes");
     set_field(&mut response, CONTENT_TYPE, "application/octet-stream");

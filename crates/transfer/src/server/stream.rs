@@ -18,7 +18,7 @@ const DRAIN: Duration = Duration::from_secs(1);
 const DRAINED: usize = 1 << 20;
 /// The answer to a connection beyond the limits.
 const OVERLOADED: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\n\
-    Content-Length: 39\r\nRetry-After: 5\r\nConnection: close\r\n\r\ntoo many connections; try again in 5 s\n";
+    Content-Length: 39\r\nCache-Control: no-store\r\nRetry-After: 5\r\nConnection: close\r\n\r\ntoo many connections; try again in 5 s\n";
 
 /// A socket that is read and written here while its owner asks for its counters.
 #[derive(Clone, Debug)]

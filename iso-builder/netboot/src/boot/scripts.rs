@@ -41,6 +41,8 @@ pub struct BootSystem {
     rootfs: String,
     rootfs_sha256: Digest,
     release: Digest,
+    /// The path of the medium's files on the server, below the digest of their release.
+    medium: String,
     arguments: Vec<String>,
 }
 
@@ -67,6 +69,7 @@ impl BootSystem {
             rootfs: rootfs.to_owned(),
             rootfs_sha256,
             release: files.release_digest(),
+            medium: format!("{MEDIUM}{}", files.folder()),
             arguments: release.kernel_arguments.iter().chain(further).cloned().collect(),
         })
     }
@@ -75,7 +78,7 @@ impl BootSystem {
     /// `nqrust.rootfs` in the initrd before it is mounted, everything else against `nqrust.release`.
     #[must_use]
     pub fn arguments(&self, base: &str, deployment: DeploymentTokens<'_>) -> Vec<String> {
-        let medium = format!("{base}{MEDIUM}");
+        let medium = format!("{base}{}", self.medium);
         let mut arguments = vec![
             format!("root=live:{medium}{}", self.rootfs),
             format!("{}={}", parameter::ROOTFS, self.rootfs_sha256.oci()),
@@ -86,7 +89,7 @@ impl BootSystem {
         arguments.push(format!("{}={}", parameter::RELEASE, self.release.oci()));
         arguments.extend(screen_first(self.architecture).split(' ').map(str::to_owned));
         arguments.extend(self.arguments.iter().cloned());
-        arguments.extend(parameters(base, deployment.configuration, deployment.word));
+        arguments.extend(parameters(base, &self.medium, deployment.configuration, deployment.word));
         arguments.push(format!("{}={base}{REPORT}{}", parameter::REPORT, deployment.report));
         arguments
     }
@@ -94,13 +97,13 @@ impl BootSystem {
     /// The script with which iPXE starts an install.
     #[must_use]
     pub fn ipxe(&self, base: &str, deployment: DeploymentTokens<'_>) -> String {
-        let Self { product, kernel, initrd, .. } = self;
+        let Self { product, kernel, initrd, medium, .. } = self;
         let arguments = self.arguments(base, deployment).join(" ");
         format!(
             "#!ipxe\n\
              echo {product}: installing this machine\n\
-             kernel {base}{MEDIUM}{kernel} initrd=initrd {arguments} || goto failed\n\
-             initrd --name initrd {base}{MEDIUM}{initrd} || goto failed\n\
+             kernel {base}{medium}{kernel} initrd=initrd {arguments} || goto failed\n\
+             initrd --name initrd {base}{medium}{initrd} || goto failed\n\
              boot || goto failed\n\
              :failed\n\
              inc {FAILURES}\n\
@@ -119,12 +122,12 @@ impl BootSystem {
     /// The commands with which GRUB starts an install. If that fails, [`grub_start`] continues.
     #[must_use]
     pub fn grub(&self, base: &str, deployment: DeploymentTokens<'_>) -> String {
-        let Self { product, kernel, initrd, .. } = self;
+        let Self { product, kernel, initrd, medium, .. } = self;
         let arguments: Vec<_> = self.arguments(base, deployment).iter().map(|word| quoted(word)).collect();
         format!(
             "echo {}\n\
-             if linux {MEDIUM}{kernel} {}; then\n\
-             \x20   if initrd {MEDIUM}{initrd}; then boot; fi\n\
+             if linux {medium}{kernel} {}; then\n\
+             \x20   if initrd {medium}{initrd}; then boot; fi\n\
              fi\n\
              echo 'The system did not load.'\n",
             quoted(&format!("{product}: installing this machine")),
@@ -345,7 +348,7 @@ mod tests {
 
     #[test]
     fn every_deployment_installs_over_a_node_once() {
-        let all = parameters(BASE, "token", "0123456789abcdef");
+        let all = parameters(BASE, MEDIUM, "token", "0123456789abcdef");
         let one = all.into_iter().find(|word| word.ends_with("reinstall=once:0123456789abcdef")).unwrap();
         let shape = model::config::shape::install_config();
         let document = model::config::sources::Document::command_line(&one, shape);

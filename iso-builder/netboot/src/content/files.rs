@@ -3,6 +3,9 @@
 //!
 //! A file is looked up by its whole path in a table that is made once. No path in a request ever becomes a path on this
 //! machine's disks.
+//!
+//! Each file has a second path, below the digest of its release. What is there never changes, so that caches need not ask
+//! for it again; boot scripts name these paths.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,6 +23,7 @@ use formats::iso9660;
 use medium::build_output::{iso_name, netboot_names};
 use medium::reader::{MediumImage, MediumReader};
 use transfer::range::ByteSpan;
+use transfer::server::response::CachePolicy;
 use transfer::server::served_file::ServedFile;
 
 /// The served files of a medium by their paths on it.
@@ -75,6 +79,7 @@ impl MediumFiles {
         Ok(files)
     }
 
+    /// The file at a path of the medium.
     #[must_use]
     pub fn get(&self, path: &str) -> Option<&ServedFile> {
         self.table.get(path)
@@ -95,6 +100,25 @@ impl MediumFiles {
             }
         }
         Ok(())
+    }
+
+    /// The file at a path of the medium, or at one below the digest of its release, and how long a cache may keep it.
+    #[must_use]
+    pub fn find(&self, path: &str) -> Option<(&ServedFile, CachePolicy)> {
+        if let Some(served) = self.get(path) {
+            let named = path.rsplit('/').next() == Some(&*served.sha256.to_string());
+            return Some((served, if named { CachePolicy::Immutable } else { CachePolicy::Revalidate }));
+        }
+        let name = path.strip_prefix(&self.folder())?;
+        // A release can get further signatures.
+        let policy = if name == SIGNATURES { CachePolicy::Revalidate } else { CachePolicy::Immutable };
+        self.get(name).map(|served| (served, policy))
+    }
+
+    /// The digest of the release with a slash: in front of a path of the medium it names what never changes.
+    #[must_use]
+    pub fn folder(&self) -> String {
+        format!("{}/", self.digest)
     }
 
     #[must_use]

@@ -307,7 +307,7 @@ impl SourceReader for DryRunSources<'_> {
     }
 
     fn command_line(&mut self) -> Result<String> {
-        Ok(protocol::parameters("https://server.invalid", "0", "0").join(" "))
+        Ok(protocol::parameters("https://server.invalid", protocol::MEDIUM, "0", "0").join(" "))
     }
 
     fn fetch(&mut self, _: &SourceRequest) -> Result<Document> {

@@ -101,7 +101,7 @@ async fn answer(router: Arc<Router>, peer: IpAddr, parts: Parts, head: bool) -> 
 
 fn rendered(reply: ServedReply) -> Response<ResponseBody> {
     match reply {
-        ServedReply::File(served, selection) => file_response(served, selection),
+        ServedReply::File(served, selection, policy) => file_response(served, selection, policy),
         ServedReply::Script(text) => momentary(text, TEXT),
         ServedReply::Configuration(text) => momentary(text.expose().to_owned(), "application/yaml"),
         ServedReply::FleetPage => {
@@ -135,3 +135,6 @@ fn not_allowed(allowed: &str) -> Response<ResponseBody> {
     set_field(&mut response, ALLOW, allowed);
     response
 }
+
+#[cfg(test)]
+mod tests;

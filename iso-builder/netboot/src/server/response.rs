@@ -3,7 +3,7 @@
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use transfer::server::body::ResponseBody;
-use transfer::server::response::{set_field, with_length};
+use transfer::server::response::{CachePolicy, set_field, with_length};
 
 use super::router::RETRY;
 
@@ -14,14 +14,16 @@ pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
 pub(crate) fn momentary(text: String, kind: &str) -> Response<ResponseBody> {
     let mut response = with_length(StatusCode::OK, ResponseBody::whole(text));
     set_field(&mut response, CONTENT_TYPE, kind);
-    set_field(&mut response, CACHE_CONTROL, "no-store");
+    set_field(&mut response, CACHE_CONTROL, CachePolicy::Never.field());
     response
 }
 
-/// A response with one line of text.
+/// A response with one line of text. Without a word about it a cache may store some of them, such as that a configuration is
+/// gone (RFC 9110, section 15.1).
 pub(crate) fn plain(status: StatusCode, text: &str) -> Response<ResponseBody> {
     let mut response = with_length(status, ResponseBody::whole(format!("{text}\n")));
     set_field(&mut response, CONTENT_TYPE, TEXT);
+    set_field(&mut response, CACHE_CONTROL, CachePolicy::Never.field());
     response
 }
 

@@ -31,6 +31,7 @@ use crate::machines::stranger_rate::StrangerVerdict;
 use crate::moment::Moment;
 use crate::protocol::{BOOT, CONFIGURATION, ENROLL, GRUB, MEDIUM};
 use transfer::range::{RangeFields, RangeSelection};
+use transfer::server::response::CachePolicy;
 use transfer::server::served_file::ServedFile;
 
 /// The first scripts of loaders.
@@ -75,8 +76,8 @@ impl Default for ServedRequest<'_> {
 
 #[derive(Debug)]
 pub enum ServedReply {
-    /// The selected part of a file.
-    File(ServedFile, RangeSelection),
+    /// The selected part of a file, and how long a cache may keep it.
+    File(ServedFile, RangeSelection, CachePolicy),
     /// A script for this machine at this moment, which must not be cached.
     Script(String),
     Configuration(Secret),
@@ -182,11 +183,12 @@ impl Router {
     fn route(&self, asked: &ServedRequest<'_>, now: Moment) -> Result<ServedReply> {
         let path = asked.path;
         if let Some(name) = path.strip_prefix(MEDIUM) {
-            let served = percent::decode(name).and_then(|name| self.files.get(&name));
+            let served = percent::decode(name).and_then(|name| self.files.find(&name));
             return Ok(file(served, asked));
         }
+        let unnamed = |served| (served, CachePolicy::Revalidate);
         if let Some(name) = path.strip_prefix(LOADERS) {
-            return Ok(file(self.loaders.get(name), asked));
+            return Ok(file(self.loaders.get(name).map(unnamed), asked));
         }
         if path == IPXE_START {
             let token = enroll(asked.query);
@@ -194,11 +196,11 @@ impl Router {
             return Ok(match token {
                 // A script with a token is kept by no cache.
                 Some(_) => ServedReply::Script(script),
-                None => file(Some(&ServedFile::in_memory(script.into_bytes())), asked),
+                None => file(Some(unnamed(&ServedFile::in_memory(script.into_bytes()))), asked),
             });
         }
         if path == GRUB_START {
-            return Ok(file(Some(&ServedFile::in_memory(scripts::grub_start().into_bytes())), asked));
+            return Ok(file(Some(unnamed(&ServedFile::in_memory(scripts::grub_start().into_bytes()))), asked));
         }
         if path == "/" {
             return Ok(ServedReply::FleetPage);
@@ -429,9 +431,9 @@ impl Loader {
     }
 }
 
-fn file(served: Option<&ServedFile>, asked: &ServedRequest<'_>) -> ServedReply {
-    let Some(served) = served else { return ServedReply::NotFound };
-    ServedReply::File(served.clone(), served.select(asked.fields, asked.head))
+fn file(served: Option<(&ServedFile, CachePolicy)>, asked: &ServedRequest<'_>) -> ServedReply {
+    let Some((served, policy)) = served else { return ServedReply::NotFound };
+    ServedReply::File(served.clone(), served.select(asked.fields, asked.head), policy)
 }
 
 /// Parses the identity in a query. Empty and malformed values are ignored. None if there are more cards than a machine

@@ -377,7 +377,8 @@ fn grub_gets_the_same_by_the_address_of_its_card() {
         other => panic!("{other:?}"),
     };
     let script = ask("52:54:00:00:00:01");
-    assert!(installs(&script) && script.contains("linux /medium/live/vmlinuz"), "{script}");
+    let linux = format!("linux /medium/{}live/vmlinuz", bench.router.files.folder());
+    assert!(installs(&script) && script.contains(&linux), "{script}");
     assert!(ask("52:54:00:00:00:02").ends_with("exit\n"));
 }
 
@@ -439,7 +440,7 @@ fn a_path_outside_of_what_is_served_is_not_found() {
     }
     assert!(matches!(
         bench.ask("/medium/live/%69nitrd", "", NOW),
-        ServedReply::File(_, RangeSelection::Whole)
+        ServedReply::File(_, RangeSelection::Whole, _)
     ));
     let asked = ServedRequest {
         head: true,
@@ -447,7 +448,7 @@ fn a_path_outside_of_what_is_served_is_not_found() {
         fields: RangeFields { range: Some("bytes=0-0"), ..RangeFields::default() },
         ..ServedRequest::default()
     };
-    assert!(matches!(bench.router.answer(&asked, NOW), ServedReply::File(_, RangeSelection::Whole)));
+    assert!(matches!(bench.router.answer(&asked, NOW), ServedReply::File(_, RangeSelection::Whole, _)));
 }
 
 #[test]
@@ -477,7 +478,7 @@ fn a_token_in_the_address_of_the_first_script_goes_along_and_lets_the_machine_in
     let token = store.make_token(name, role, None, Some(1), &operator(), NOW).unwrap().unwrap().text;
     let query = format!("enroll={}", token.expose());
     let script = |bench: &Bench, query: &str| match bench.ask(IPXE_START, query, NOW) {
-        ServedReply::File(served, _) => {
+        ServedReply::File(served, ..) => {
             let mut text = vec![0; usize::try_from(served.length).unwrap()];
             served.read_at(&mut text, 0).unwrap();
             String::from_utf8(text).unwrap()
