@@ -7,8 +7,9 @@
 //! with the file in the page cache; medians of three rounds. `make bench PARTS=serve` measures the factor and misses its
 //! limit below 1.3.
 //!
-//! It knows no more of HTTP than that needs: a whole request for one of the medium's files, as loaders and installers
-//! make it. Anything else is left in the stream for hyper, which serves the same files too.
+//! It knows no more of HTTP than that needs: a whole request for one of the medium's files, or for what machines fetch on the
+//! same connection before them: scripts, loaders, their configuration. Anything else is left in the stream for hyper, which
+//! serves the same files too, and answers all later requests of that connection.
 
 use std::io;
 use std::net::IpAddr;
@@ -24,13 +25,15 @@ use tokio::net::TcpStream;
 
 use super::http::respond;
 use super::metered::route;
-use super::router::Router;
+use super::router::{GRUB_START, IPXE_START, LOADERS, Router};
 use crate::metrics::RequestMeter;
-use crate::protocol::MEDIUM;
+use crate::protocol::{BOOT, CONFIGURATION, GRUB, MEDIUM};
 use transfer::range::ByteSpan;
 use transfer::server::body::{BodyParts, ResponseBody};
 use transfer::server::served_file::{ContentLocation, ServedFile};
 
+/// The beginnings of the paths that are answered here.
+const PATHS: [&str; 7] = [MEDIUM, BOOT, GRUB, CONFIGURATION, IPXE_START, GRUB_START, LOADERS];
 /// The longest head of a request, in bytes.
 const HEAD: usize = 4096;
 /// The most header fields of a request; browsers send about 20.
@@ -66,12 +69,12 @@ pub async fn asked(stream: &TcpStream) -> io::Result<NextRequest> {
     Ok(read(&head[..count]).map_or(NextRequest::Other, |asked| NextRequest::Files(Box::new(asked))))
 }
 
-/// The request for a file at the start of `bytes`, if there is one.
+/// The request for something that is answered here at the start of `bytes`, if there is one.
 fn read(bytes: &[u8]) -> Option<RawRequest> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS];
     let mut head = httparse::Request::new(&mut fields);
     let httparse::Status::Complete(length) = head.parse(bytes).ok()? else { return None };
-    let path = head.path.filter(|path| path.starts_with(MEDIUM))?;
+    let path = head.path.filter(|path| PATHS.iter().any(|start| path.starts_with(start)))?;
     if head.method != Some("GET") || head.version != Some(1) {
         return None;
     }
@@ -196,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_whole_request_for_a_file_is_taken() {
+    fn only_a_whole_request_of_a_machine_is_taken() {
         let path = "/medium/live/initrd";
         for (line, fields, taken) in [
             (format!("GET {path} HTTP/1.1"), "Host: a\r\n", Some(false)),
@@ -213,7 +216,12 @@ mod tests {
             (format!("GET {path} HTTP/1.1"), "Connection: upgrade\r\nUpgrade: h2c\r\n", None),
             (format!("GET {path} HTTP/1.1"), "Host a\r\n", None),
             (format!("GET {path} HTTP/1.1"), &"A: b\r\n".repeat(FIELDS + 1), None),
-            ("GET /v1/boot?serial=a HTTP/1.1".to_owned(), "", None),
+            ("GET /v1/boot?serial=a HTTP/1.1".to_owned(), "", Some(false)),
+            ("GET /boot.ipxe HTTP/1.1".to_owned(), "Connection: keep-alive\r\n", Some(false)),
+            ("GET /v1/config/0123 HTTP/1.1".to_owned(), "", Some(false)),
+            ("POST /v1/report/0123 HTTP/1.1".to_owned(), "", None),
+            ("GET /v1/fleet HTTP/1.1".to_owned(), "", None),
+            ("GET /fleet HTTP/1.1".to_owned(), "", None),
             ("GET / HTTP/1.1".to_owned(), "", None),
             ("\u{16}\u{3}\u{1}".to_owned(), "", None),
         ] {
