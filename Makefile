@@ -370,6 +370,7 @@ soak: setup kubernetes kubernetes-before system-upgrade-controller ## Run the en
 	  echo "round $$round"; \
 	  $(TEST) --lib -- --ignored iso9660::; \
 	  $(TEST) --test fleet -- --ignored; \
+	  NQRUST_SEED=$$RANDOM $(TEST) --test replicas -- --ignored; \
 	  NQRUST_SEED=$$RANDOM NQRUST_FAULTS=all $(TEST) --lib -- execute::; \
 	  $(E2E) --include-ignored; \
 	done

@@ -5,7 +5,9 @@
 //! The tests of replicas and the benchmark run it; [`main`](../src/main.rs) is the program for people. It knows the
 //! protocol only as machines do: from the scripts of the server, and from the types of reports in [`model::fleet`].
 
+pub mod boot_server;
 pub mod fleet_check;
+pub mod line;
 pub mod measurements;
 pub mod prepare;
 pub mod process;

@@ -10,6 +10,9 @@ const UUID_BASE: u128 = 0x6e71_7275_7374_4c0d_8000_0000_0000_0000;
 /// The first address that a virtual machine has on the loopback interface, 127.1.0.0.
 const FIRST_ADDRESS: u32 = 0x7f01_0000;
 
+/// The beginning of every password; six digits follow.
+pub(crate) const PASSWORD: &str = "the-password-of-";
+
 /// One of up to 2^24 machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VirtualMachine {
@@ -72,7 +75,7 @@ impl VirtualMachine {
     /// A secret that no other configuration has.
     #[must_use]
     pub fn password(self) -> String {
-        format!("the-password-of-{:06}", self.number)
+        format!("{PASSWORD}{:06}", self.number)
     }
 
     /// The virtual address of its cluster.

@@ -200,7 +200,10 @@ impl Router {
             });
         }
         if path == GRUB_START {
-            return Ok(file(Some(unnamed(&ServedFile::in_memory(scripts::grub_start().into_bytes()))), asked));
+            return Ok(file(
+                Some(unnamed(&ServedFile::in_memory(scripts::grub_start().into_bytes()))),
+                asked,
+            ));
         }
         if path == "/" {
             return Ok(ServedReply::FleetPage);
