@@ -9,7 +9,7 @@ SHELL := /bin/bash
 HOST_PACKAGES := gcc libc6-dev mmdebstrap mount uidmap bzip2 xz-utils zstd squashfs-tools e2fsprogs dosfstools fdisk mtools \
 	containerd runc qemu-system-x86 qemu-utils ovmf openssh-client curl dnsmasq-base ipxe
 # What tests need beside that. The libraries are those of NetworkManager and keepalived, whose own packages are only unpacked.
-TEST_PACKAGES := postgresql xorriso tgt gdisk cryptsetup-bin grub-common docker-registry minisign apache2-utils openssl skopeo umoci cpio tmux nbdkit systemd iproute2 \
+TEST_PACKAGES := postgresql nginx-light xorriso tgt gdisk cryptsetup-bin grub-common docker-registry minisign apache2-utils openssl skopeo umoci cpio tmux nbdkit systemd iproute2 \
 	qemu-system-arm qemu-efi-aarch64 qemu-user-static chromium dbus-daemon fish libbluetooth3 libcurl3-gnutls libjansson4 libmm-glib0 libndp0 libnewt0.52 libnm0 libpsl5 libteamdctl0 \
 	libnl-genl-3-200 libsnmp40 python3-jsonschema python3-yaml zsh
 
@@ -355,7 +355,7 @@ run: ## Install the ISO in QEMU on a disk to throw away, and wait until the node
 .PHONY: bench
 bench: $(if $(PARTS),$(if $(filter cluster ready,$(PARTS)),kubernetes),kubernetes)
 bench: ## Measure builds, an install, the network server, a cluster and an emulated node, or only PARTS; writes target/bench.json.
-	$(MAKE) setup TEST_PACKAGES="$(TEST_PACKAGES) nginx-light"
+	$(MAKE) setup
 	$(MAKE) binaries PROFILE=release
 	$(CARGO) run -q --release --locked -p nqrust-bench -- $(PARTS)
 
