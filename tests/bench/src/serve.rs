@@ -48,7 +48,7 @@ pub(crate) fn measure(artifacts: &Artifacts, scale: Scale) -> Result<Vec<Figure>
     if scale == Scale::Full {
         let nginx = BenchServer::nginx(&medium, artifacts)?.rate("")?;
         let name = format!("serve, {CLIENTS} clients at once");
-        figures.push(Figure::new(&name, rate, "MB/s", ("nginx", nginx)).limit(RatioLimit::AtLeast(0.8)));
+        figures.push(Figure::new(&name, rate, "MB/s", ("nginx", nginx)).limit(RatioLimit::AtLeast(0.95)));
     }
     figures.extend([
         Figure::new("serve, files by sendfile(2)", rate, "MB/s", ("hyper", hyper))
