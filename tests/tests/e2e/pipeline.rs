@@ -32,14 +32,14 @@ fn kept() -> PathBuf {
 }
 
 /// The downloads of one test; those of two would write the same files at the same time.
-fn downloads(test: &str) -> Result<PathBuf> {
+pub(crate) fn downloads(test: &str) -> Result<PathBuf> {
     let directory = kept().join("downloads").join(test);
     fs::create_dir_all(&directory)?;
     Ok(directory)
 }
 
 /// The minimal image with the kernel of virtual machines and without container images, in `directory`, locked: its build takes a minute.
-fn small_definition(directory: &Path) -> Result<PathBuf> {
+pub(crate) fn small_definition(directory: &Path) -> Result<PathBuf> {
     let text = fs::read_to_string(paths::workspace().join("configs/images/minimal.yaml"))?;
     let (text, _) =
         text.split_once("\n# Container images to preload").context("the images of the definition")?;
@@ -73,7 +73,7 @@ fn locked(directory: &Path, name: &str, text: &str) -> Result<PathBuf> {
 }
 
 /// The layout of the builder's image, made in `directory` with a cache of its own.
-fn builder_image(directory: &Path, downloads: &Path) -> Result<PathBuf> {
+pub(crate) fn builder_image(directory: &Path, downloads: &Path) -> Result<PathBuf> {
     let text = fs::read_to_string(paths::workspace().join("configs/builder/image.yaml"))?;
     let definition = locked(directory, "builder.yaml", &text)?;
     let layout = directory.join("builder-image");
@@ -172,7 +172,7 @@ fn refusals(host: &mut ContainerHost, work: &Path, checks: &mut Checks) -> Resul
 }
 
 /// Gives a tree to the user of the image.
-fn give(directory: &Path) -> Result<()> {
+pub(crate) fn give(directory: &Path) -> Result<()> {
     for entry in WalkDir::new(directory) {
         let entry = entry?;
         if !entry.file_type().is_symlink() {

@@ -5,9 +5,11 @@
 //! address that is taken, [`refusals`] at what the cluster does not take in, [`failures`] at what is left when a node is gone, and at its
 //! return. A second cluster has management nodes that were workers before ([`promotion`]), and a disk that is full ([`full_disk`]); in a third one
 //! nodes leave for an update ([`rollout`]); a fourth one moves to another minor version ([`versions`]); a fifth one is updated by
-//! system-upgrade-controller ([`controller`]), after all its nodes were asked whether they could take the release ([`rollout_check`]). How long each part took and how
+//! system-upgrade-controller ([`controller`]), after all its nodes were asked whether they could take the release ([`rollout_check`]); in the pods of a sixth one images are built
+//! ([`builders`]). How long each part took and how
 //! much memory the nodes' processes have is in `figures.txt` of the artifacts.
 
+mod builders;
 mod contested;
 mod controller;
 mod failures;
@@ -95,6 +97,19 @@ fn a_controller_updates_all_nodes_and_stops_at_the_first_that_goes_back() {
             let directory = artifacts.disk("releases");
             in_namespaces(artifacts, rollout::nodes(), KubernetesRelease::built()?, |cluster, figures| {
                 controller::check(cluster, &directory, figures)
+            })
+        });
+    }
+}
+
+#[test]
+#[ignore = "a sixth cluster, and builds in it, which take minutes: `make soak` runs it"]
+fn the_pods_of_an_indexed_job_build_variants_and_share_their_steps() {
+    if may_run() {
+        scenario_alone("kubernetes-builders", |artifacts| {
+            let directory = artifacts.disk("builds");
+            in_namespaces(artifacts, builders::nodes(), KubernetesRelease::built()?, |cluster, figures| {
+                builders::check(cluster, &directory, figures)
             })
         });
     }
