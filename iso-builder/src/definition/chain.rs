@@ -15,7 +15,7 @@ use model::config::kind::DocumentKind;
 
 use super::extend;
 use super::formats::PathTarget;
-use super::shape::{EXTENDS, schema, shape};
+use super::shape::{EXTENDS, VARIANTS, schema, shape};
 use super::spellings;
 use super::variants::{self, Variant};
 
@@ -81,7 +81,7 @@ impl Chain {
         while let Some((path, source)) = next.take() {
             let directory = path.parent().unwrap_or(Path::new("")).to_owned();
             let mut root = chain.add(path, source)?;
-            if let Some(named) = taken(&mut root)
+            if let Some(named) = taken(&mut root, EXTENDS)
                 && let Some(name) = extended(&named, &mut problems)
             {
                 match chain.follow(&directory, &name, read) {
@@ -91,7 +91,7 @@ impl Chain {
                     }
                 }
             }
-            let own_variants = variants::taken(&mut root);
+            let own_variants = taken(&mut root, VARIANTS);
             if trees.is_empty() {
                 variants = own_variants.map(|node| variants::listed(node, &mut problems));
             }
@@ -222,10 +222,10 @@ fn respelled(root: &mut TreeNode) {
     spellings::list_singles(root, schema());
 }
 
-/// Takes the value of `extends` out of a document.
-fn taken(root: &mut TreeNode) -> Option<TreeNode> {
+/// Takes the value of a key that is no part of the image out of a document.
+fn taken(root: &mut TreeNode, name: &str) -> Option<TreeNode> {
     let NodeKind::Map(entries) = &mut root.kind else { return None };
-    let at = entries.iter().position(|(key, _)| key.text == EXTENDS)?;
+    let at = entries.iter().position(|(key, _)| key.text == name)?;
     Some(entries.remove(at).1)
 }
 

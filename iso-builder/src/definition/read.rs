@@ -1,6 +1,7 @@
 //! Reading a definition, strictly, with the reader of install configurations: every mistake is reported with its place,
 //! and paths must exist.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -221,22 +222,15 @@ pub(super) fn parse(
 ) -> Result<ReadDefinition, Invalid> {
     let (chain, documents) = Chain::read(first, others)?;
     let (mut variants, mut problems, mut hidden) = (Vec::new(), Vec::<Problem>::new(), Vec::new());
+    let mut told = HashSet::new();
     for document in documents {
         match checked(document, search) {
             Ok(variant) => variants.push(variant),
             Err((found, ranges)) => {
                 // What variants have in common has the same mistakes in each.
-                let told = |one: &Problem, all: &[Problem]| {
-                    let same = |other: &Problem| {
-                        (one.span, &one.path, &one.message) == (other.span, &other.path, &other.message)
-                    };
-                    all.iter().any(same)
-                };
-                for problem in found {
-                    if !told(&problem, &problems) {
-                        problems.push(problem);
-                    }
-                }
+                problems.extend(found.into_iter().filter(|Problem { span, path, message, .. }| {
+                    told.insert((span.start, path.clone(), message.clone()))
+                }));
                 hidden.extend(ranges);
             }
         }

@@ -21,13 +21,6 @@ pub(super) struct Variant {
     pub part: TreeNode,
 }
 
-/// Takes the value of `variants` out of a document.
-pub(super) fn taken(root: &mut TreeNode) -> Option<TreeNode> {
-    let NodeKind::Map(entries) = &mut root.kind else { return None };
-    let at = entries.iter().position(|(key, _)| key.text == VARIANTS)?;
-    Some(entries.remove(at).1)
-}
-
 /// The variants in a value of `variants`; none where it is left empty.
 pub(super) fn listed(node: TreeNode, problems: &mut Vec<Problem>) -> Vec<Variant> {
     let noun = node.noun();
