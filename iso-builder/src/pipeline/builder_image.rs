@@ -70,7 +70,7 @@ pub fn builder_image(options: &BuilderImageOptions, progress: &Progress) -> Resu
     let builder = program::builder(options.builder.as_deref(), architecture)?;
     host_programs::check(architecture)?;
     let cache = options.inputs.cache.open(progress)?;
-    let build = Build::begin(loaded, &options.inputs, &cache, &|_| Ok(()), progress)?;
+    let build = Build::begin(loaded, &options.inputs, cache, &|_| Ok(()), progress)?;
     let definition = &build.inputs.loaded.definition;
     let name = match &options.name {
         Some(name) => name.clone(),

@@ -37,7 +37,7 @@ impl<'a> Build<'a> {
     pub(super) fn begin(
         loaded: LoadedDefinition,
         options: &InputOptions,
-        cache: &Cache,
+        cache: Cache,
         approve: PackageApproval<'_>,
         progress: &'a Progress,
     ) -> Result<Self> {

@@ -60,12 +60,12 @@ impl BuildInputs {
     pub(super) fn gather(
         loaded: LoadedDefinition,
         options: &InputOptions,
-        cache: &Cache,
+        cache: Cache,
         pins: LockUse,
         progress: &Progress,
     ) -> Result<Self> {
         let InputOptions { policy, pull, cache: CacheOptions { shared, .. }, .. } = options;
-        let cache = sharing(cache.for_build(shared.rules.clone()), shared, &loaded, pull, progress)?;
+        let cache = sharing(cache, shared, &loaded, pull, progress)?;
         let blobs = BlobCache::open(cache.downloads())?;
         let registry: Box<dyn ImageRegistry> = match policy.offline {
             true => Box::new(OfflineRegistry),

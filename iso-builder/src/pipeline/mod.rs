@@ -47,7 +47,7 @@ mod signing;
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::thread::available_parallelism;
 
 use anyhow::{Context, Result};
@@ -72,7 +72,7 @@ pub use self::report::{BuildReport, check_summary};
 pub use self::runner_image::{runner_image, runner_image_name};
 pub use self::signing::{BuildSigners, KnownSignatures};
 use self::signing::{BuildSigning, OpenSigners};
-use crate::cache::{Cache, LostStep, StepTrust};
+use crate::cache::{Cache, LostStep, StepRules, StepTrust};
 use crate::definition::{LoadedDefinition, OutputKind};
 use crate::images::stored_image::StoredImage;
 use crate::lock::Lock;
@@ -144,7 +144,7 @@ struct BuildRun<'o> {
     options: &'o BuildOptions,
     signers: OpenSigners,
     /// Opened by the first build that needs it.
-    cache: Mutex<Option<Arc<Cache>>>,
+    cache: Mutex<Option<Cache>>,
     /// The steps of other hosts that did not come to one of the builds.
     lost: Mutex<BTreeSet<String>>,
 }
@@ -153,16 +153,18 @@ struct BuildRun<'o> {
 const LOST_STEPS_MAX: u32 = 64;
 
 impl BuildRun<'_> {
-    fn cache(&self, progress: &Progress) -> Result<Arc<Cache>> {
+    /// The cache for a build with these rules.
+    fn cache(&self, rules: StepRules, progress: &Progress) -> Result<Cache> {
         let mut cache = locked(&self.cache);
-        if let Some(cache) = &*cache {
-            return Ok(Arc::clone(cache));
-        }
-        Ok(Arc::clone(cache.insert(Arc::new(self.options.inputs.cache.open(progress)?))))
+        let cache = match &mut *cache {
+            Some(cache) => cache,
+            unopened => unopened.insert(self.options.inputs.cache.open(progress)?),
+        };
+        Ok(cache.for_build(rules))
     }
 
     fn finish(&self, build: &PlannedBuild, progress: &Progress) -> Result<FinishedBuild> {
-        let cache = || self.cache(progress);
+        let cache = |rules| self.cache(rules, progress);
         self.made_of_all(progress, |options| build.run(&self.signers, options, &cache, progress))
     }
 
@@ -241,7 +243,7 @@ impl PlannedBuild {
         &self,
         signers: &OpenSigners,
         options: &BuildOptions,
-        cache: &dyn Fn() -> Result<Arc<Cache>>,
+        cache: &dyn Fn(StepRules) -> Result<Cache>,
         progress: &Progress,
     ) -> Result<FinishedBuild> {
         let Self { loaded, installer, wanted, output: directory } = self;
@@ -266,7 +268,8 @@ impl PlannedBuild {
                 progress.note("signing", text);
             }
         }
-        let build = Build::begin(loaded.clone(), &inputs, &*cache()?, &approve, progress)?;
+        let cache = cache(inputs.cache.shared.rules.clone())?;
+        let build = Build::begin(loaded.clone(), &inputs, cache, &approve, progress)?;
         build.check_room(&directory, wanted.len())?;
         let installer = BuildInstaller::of(installer.clone(), build.inputs.cache.known_files())?;
         let distribution = build.distribution()?;
@@ -327,7 +330,8 @@ pub fn relock(definition: &Path, options: &InputOptions, progress: &Progress) ->
     let cache = options.cache.open(progress)?;
     let relock = |loaded: LoadedDefinition| {
         let path = Lock::path_of(&loaded);
-        let lock = BuildInputs::gather(loaded, options, &cache, LockUse::Anew, progress)?.relock(progress)?;
+        let cache = cache.for_build(options.cache.shared.rules.clone());
+        let lock = BuildInputs::gather(loaded, options, cache, LockUse::Anew, progress)?.relock(progress)?;
         Ok(WrittenLock { path, lock })
     };
     definitions.into_iter().map(relock).collect()
@@ -344,7 +348,7 @@ pub fn list_images(
     host_programs::check(loaded.definition.architecture)?;
     options.check_room(&loaded, None)?;
     let cache = options.cache.open(progress)?;
-    let build = Build::begin(loaded, options, &cache, &|_| Ok(()), progress)?;
+    let build = Build::begin(loaded, options, cache, &|_| Ok(()), progress)?;
     let built = build.built_images()?;
     let images = build.all_images(built.as_ref())?;
     build.check_completeness(&images)?;
