@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use base::digest::Digest;
-use model::release::{Containerd, ExpandedImage, FORMAT, MANIFEST, MediumKind, Payload, Purpose, Release};
+use model::release::{MANIFEST, Payload, Purpose};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpSocket;
@@ -171,30 +171,13 @@ fn medium(directory: &Path) {
         size,
         sha256: Digest::of(content),
     };
-    let release = Release {
-        format: FORMAT,
-        id: "overload".into(),
-        name: "Overload".into(),
-        version: "1".into(),
-        rollback_index: model::rollback_index::RollbackIndex::default(),
-        architecture: model::architecture::Architecture::Amd64,
-        epoch: 0,
-        medium: MediumKind::Full,
-        kernel: "6.1.0".into(),
-        kernel_arguments: Vec::new(),
-        expanded: ExpandedImage { size: 0, root_hash: Digest::of(b"") },
-        payloads: vec![
-            payload("vmlinuz", Purpose::Kernel, 6, b"kernel"),
-            payload("initrd", Purpose::Initrd, INITRD.len() as u64, INITRD),
-            // Nobody looks at the digest of what no machine starts.
-            payload("rootfs.squashfs", Purpose::Rootfs, size, b""),
-        ],
-        images: Vec::new(),
-        containerd: Containerd::default(),
-        distribution: None,
-        kubernetes: None,
-        iso: None,
-    };
+    let payloads = vec![
+        payload("vmlinuz", Purpose::Kernel, 6, b"kernel"),
+        payload("initrd", Purpose::Initrd, INITRD.len() as u64, INITRD),
+        // Nobody looks at the digest of what no machine starts.
+        payload("rootfs.squashfs", Purpose::Rootfs, size, b""),
+    ];
+    let release = testing::release::minimal("overload", payloads);
     fs::write(directory.join(MANIFEST), serde_json::to_vec(&release).unwrap()).unwrap();
 }
 

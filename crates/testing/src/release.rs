@@ -101,6 +101,30 @@ pub fn release() -> Release {
     }
 }
 
+/// The manifest of a medium that nobody builds, with these payloads and nothing else.
+#[must_use]
+pub fn minimal(name: &str, payloads: Vec<Payload>) -> Release {
+    Release {
+        format: FORMAT,
+        id: name.into(),
+        name: name.into(),
+        version: "1".into(),
+        rollback_index: model::rollback_index::RollbackIndex::default(),
+        architecture: Architecture::Amd64,
+        epoch: 0,
+        medium: MediumKind::Full,
+        kernel: "6.1.0".into(),
+        kernel_arguments: Vec::new(),
+        expanded: ExpandedImage { size: 0, root_hash: Digest::of(b"") },
+        payloads,
+        images: Vec::new(),
+        containerd: Containerd::default(),
+        distribution: None,
+        kubernetes: None,
+        iso: None,
+    }
+}
+
 /// Makes `content` the payload of `purpose`; returns its path.
 pub fn replace(release: &mut Release, purpose: Purpose, content: &[u8]) -> String {
     let payload = release.payloads.iter_mut().find(|payload| payload.purpose == purpose).unwrap();

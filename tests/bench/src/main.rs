@@ -21,7 +21,6 @@ mod netboot;
 mod parts;
 mod plan;
 mod ready;
-mod release;
 mod root;
 mod scale;
 mod serve;

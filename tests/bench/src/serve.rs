@@ -16,10 +16,10 @@ use model::release::{MANIFEST, Payload, Purpose};
 use nqrust_tests::artifacts::Artifacts;
 use nqrust_tests::deadline::Deadline;
 use nqrust_tests::programs;
+use testing::release::minimal;
 
 use crate::figure::{Figure, RatioLimit};
 use crate::images::high_water;
-use crate::release::release;
 use crate::scale::Scale;
 
 /// Clients that fetch at the same time.
@@ -74,7 +74,7 @@ pub(crate) fn medium(directory: &Path, size: usize) -> Result<PathBuf> {
         let (size, sha256) = (bytes.len() as u64, Digest::of(bytes));
         payloads.push(Payload { path: path.into(), purpose, size, sha256 });
     }
-    fs::write(directory.join(MANIFEST), release(payloads).to_bytes())?;
+    fs::write(directory.join(MANIFEST), minimal("bench", payloads).to_bytes())?;
     Ok(directory.to_owned())
 }
 

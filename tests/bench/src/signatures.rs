@@ -65,7 +65,7 @@ fn release() -> Release {
             sha256,
         }
     };
-    crate::release::release((0..BLOBS).map(payload).collect())
+    testing::release::minimal("bench", (0..BLOBS).map(payload).collect())
 }
 
 #[cfg(test)]

@@ -9,9 +9,7 @@ use anyhow::{Context, Result};
 use base::digest::Digest;
 use base::size::ByteSize;
 use model::machine::Selector;
-use model::release::{
-    Containerd, ExpandedImage, FORMAT, Image, MANIFEST, MediumKind, Payload, Purpose, Release,
-};
+use model::release::{Image, MANIFEST, Payload, Purpose, Release};
 
 use crate::virtual_machine::VirtualMachine;
 
@@ -66,25 +64,7 @@ pub fn medium(directory: &Path, sizes: MediumSizes) -> Result<()> {
         blobs: vec![*digest],
         documents: 0,
     });
-    let release = Release {
-        format: FORMAT,
-        id: "load".into(),
-        name: "Load".into(),
-        version: "1".into(),
-        rollback_index: model::rollback_index::RollbackIndex::default(),
-        architecture: model::architecture::Architecture::Amd64,
-        epoch: 0,
-        medium: MediumKind::Full,
-        kernel: "6.1.0".into(),
-        kernel_arguments: Vec::new(),
-        expanded: ExpandedImage { size: 0, root_hash: Digest::of(b"") },
-        images: images.collect(),
-        payloads,
-        containerd: Containerd::default(),
-        distribution: None,
-        kubernetes: None,
-        iso: None,
-    };
+    let release = Release { images: images.collect(), ..testing::release::minimal("load", payloads) };
     fs::write(directory.join(MANIFEST), release.to_bytes()).context("writing the release manifest")
 }
 

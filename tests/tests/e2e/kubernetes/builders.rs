@@ -27,6 +27,9 @@ const IMAGE: &str = concat!("localhost/nqrust-iso-builder:", env!("CARGO_PKG_VER
 const PORT: u16 = 5000;
 /// The variants that pods build, each with a file of its own.
 const SITES: [&str; 2] = ["site-0", "site-1"];
+/// What the pods have of the definition, besides the files of the variants.
+const FILES: [&str; 4] =
+    ["image.yaml", "image.yaml.site-0.lock", "image.yaml.site-1.lock", "registries.yaml"];
 /// For all pods of a Job, which make an OS image each.
 const JOB_LIMIT: Duration = Duration::from_secs(900);
 const COMMAND: Duration = Duration::from_secs(120);
@@ -147,7 +150,7 @@ impl OutsideBuilds {
 /// What the pods mount: the definition with its files, and the key.
 fn prepare(cluster: &TestCluster, definition: &Path) -> Result<()> {
     let mut files = serde_json::Map::new();
-    for name in ["image.yaml", "image.yaml.site-0.lock", "image.yaml.site-1.lock", "registries.yaml"] {
+    for name in FILES {
         files.insert(name.to_owned(), fs::read_to_string(definition.with_file_name(name))?.into());
     }
     for name in SITES {
@@ -172,8 +175,7 @@ fn job(name: &str) -> Result<Value> {
     let mut job: Value = serde_yaml::from_str(&text)?;
     job["metadata"] = json!({ "name": name, "namespace": "default" });
     let pod = &mut job["spec"]["template"]["spec"];
-    let names = ["image.yaml", "image.yaml.site-0.lock", "image.yaml.site-1.lock", "registries.yaml"];
-    let files = names.map(|name| (name, name.to_owned())).into_iter();
+    let files = FILES.map(|name| (name, name.to_owned())).into_iter();
     let sites = SITES.map(|name| (name, format!("{name}/etc/site"))).into_iter();
     let items: Vec<_> = files.chain(sites).map(|(key, path)| json!({ "key": key, "path": path })).collect();
     let volumes = pod["volumes"].as_array_mut().context("the volumes")?;
