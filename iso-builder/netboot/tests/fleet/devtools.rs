@@ -124,18 +124,32 @@ impl Tab {
 
     /// The value of an expression of JavaScript in the page, or that of its promise.
     pub(crate) fn value(&mut self, expression: &str) -> Value {
-        let parameters = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
-        let answer = self.call("Runtime.evaluate", parameters);
-        assert!(answer.get("exceptionDetails").is_none(), "{expression}: {answer}");
-        answer["result"]["value"].clone()
+        self.evaluate(expression).unwrap_or_else(|answer| panic!("{expression}: {answer}"))
     }
 
-    /// Waits until an expression is true.
+    /// The value of an expression, or the answer that tells its exception.
+    fn evaluate(&mut self, expression: &str) -> Result<Value, Value> {
+        let parameters = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
+        let answer = self.call("Runtime.evaluate", parameters);
+        if answer.get("exceptionDetails").is_some() {
+            return Err(answer);
+        }
+        Ok(answer["result"]["value"].clone())
+    }
+
+    /// Waits until a page is loaded in which an expression is true.
     pub(crate) fn wait(&mut self, expression: &str) {
         let begun = Instant::now();
-        // A page that is being left has no document.
-        while self.value(&format!("Boolean(document.body && ({expression}))")) != true {
-            assert!(begun.elapsed() < LIMIT, "{expression}: {}", self.value("document.body.innerHTML"));
+        // In a page that is being left or loaded, elements are missing, and expressions about them have exceptions.
+        let loaded = format!("Boolean(document.readyState === 'complete' && ({expression}))");
+        loop {
+            let answer = self.evaluate(&loaded);
+            if answer == Ok(true.into()) {
+                return;
+            }
+            if begun.elapsed() > LIMIT {
+                panic!("{expression}: {answer:?}: {}", self.value("document.documentElement.innerHTML"));
+            }
             std::thread::sleep(Duration::from_millis(50));
         }
     }
