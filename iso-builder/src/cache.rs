@@ -9,6 +9,7 @@
 //! things: its files may still be in the registry, so that whoever wants one asks for its [path](StepOutputs::path); and
 //! [some builds](StepTrust) do not take it.
 
+mod figures;
 mod key;
 mod prune;
 mod record;
@@ -30,7 +31,6 @@ use base::files;
 use base::notes;
 use base::parallel::locked;
 use nix::fcntl::{Flock, FlockArg};
-use serde::Serialize;
 
 use crate::files::KnownFiles;
 
@@ -38,6 +38,7 @@ use self::record::{RECORD_FILE, StepRecord, StepState, mark_used};
 use self::shared::{FoundStep, MadeStep};
 use self::turns::Turns;
 
+pub use figures::{BuildFigures, FetchedKind, StepUse};
 pub use key::StepKey;
 pub use prune::{PruneSummary, days_ago};
 pub use shared::{SharedPruneSummary, SharedSteps, prune as prune_shared};
@@ -55,7 +56,7 @@ pub struct Cache {
     store: Arc<Store>,
     rules: StepRules,
     shared: Option<Arc<SharedSteps>>,
-    uses: Mutex<Vec<StepUse>>,
+    figures: Arc<BuildFigures>,
     /// The steps of this build that this host has made, in this build or before.
     own: Mutex<Vec<MadeStep>>,
 }
@@ -101,33 +102,6 @@ pub struct StepRules {
 pub struct LostStep {
     /// For [`StepRules::lost`].
     pub step: String,
-}
-
-/// The way in which a build obtained the outputs of a step.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct StepUse {
-    pub step: String,
-    /// True if the outputs were there already.
-    pub cached: bool,
-    /// The repository that they come from, if another host made them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub origin: Option<String>,
-    /// The time that it took, including the check of existing outputs.
-    pub seconds: f64,
-    /// Bytes of the outputs.
-    pub size: u64,
-}
-
-impl StepUse {
-    /// The time that it took, for people, or in place of it where the outputs were.
-    #[must_use]
-    pub fn time(&self) -> String {
-        match (&self.origin, self.cached) {
-            (Some(_), _) => "shared".to_owned(),
-            (None, true) => "cached".to_owned(),
-            (None, false) => format!("{:.1} s", self.seconds),
-        }
-    }
 }
 
 #[derive(Clone, Debug)]
@@ -242,7 +216,7 @@ impl Cache {
     }
 
     fn of(store: Arc<Store>, rules: StepRules) -> Self {
-        Self { store, rules, shared: None, uses: Mutex::default(), own: Mutex::default() }
+        Self { store, rules, shared: None, figures: Arc::default(), own: Mutex::default() }
     }
 
     /// The same cache for another build, with these rules. Builds can run side by side: a step that several need is made once.
@@ -324,7 +298,7 @@ impl Cache {
             seconds: begun.elapsed().as_secs_f64(),
             size: outputs.record.size(),
         };
-        locked(&self.uses).push(used);
+        self.figures.used(used);
         if outputs.record.origin.is_none() {
             let (key, directory, record) = (key.clone(), outputs.directory.clone(), outputs.record.clone());
             locked(&self.own).push(MadeStep { key, directory, record });
@@ -332,10 +306,10 @@ impl Cache {
         Ok(outputs)
     }
 
-    /// The steps that this build has asked for, in the order of their ends.
+    /// The figures of this build, which go on while it runs.
     #[must_use]
-    pub fn uses(&self) -> Vec<StepUse> {
-        locked(&self.uses).clone()
+    pub fn figures(&self) -> &Arc<BuildFigures> {
+        &self.figures
     }
 
     /// True if the step `key` need not be made. Its outputs are looked at when they are used.
@@ -462,7 +436,7 @@ mod tests {
         fs::write(first.path("file").unwrap(), "x").unwrap();
         let again = build(&cache, "a", &mut done);
         assert_eq!((done, fs::read(again.path("file").unwrap()).unwrap()), (3, b"a".to_vec()));
-        let uses: Vec<_> = cache.uses().iter().map(|used| (used.cached, used.size)).collect();
+        let uses: Vec<_> = cache.figures().uses().iter().map(|used| (used.cached, used.size)).collect();
         assert_eq!(uses, [(false, 1), (true, 1), (false, 1), (false, 1)]);
     }
 
@@ -494,8 +468,9 @@ mod tests {
             }
         });
         assert_eq!((*locked(&made), *locked(&asked)), (2, 2));
-        let fresh = builds.iter().flat_map(Cache::uses).filter(|used| !used.cached).count();
-        assert!(fresh == 2 && builds.iter().all(|build| build.uses().len() == 2));
+        let fresh =
+            builds.iter().flat_map(|build| build.figures().uses()).filter(|used| !used.cached).count();
+        assert!(fresh == 2 && builds.iter().all(|build| build.figures().uses().len() == 2));
         assert!(cache.answer("fails", || anyhow::bail!("no")).is_err());
         assert_eq!(cache.answer("fails", || Ok(b"yes".to_vec())).unwrap(), b"yes", "a failure is no answer");
     }

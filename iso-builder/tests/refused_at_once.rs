@@ -57,6 +57,8 @@ fn mistakes_in_options_end_a_build_before_the_network_and_before_any_file() {
     let bench = Bench::new();
     for (options, words) in [
         (&["--summary-file", "gone/summary.md"][..], "gone/summary.md"),
+        (&["--metrics", "gone/image.prom"], "gone/image.prom"),
+        (&["--metrics", "empty"], "empty"),
         (&["--installer", "README.md"], "README.md"),
         (&["--installer", "gone"], "gone"),
         (&["--module-key", "README.md"], "the definition names no certificate"),

@@ -1,5 +1,6 @@
 //! The pages that people read, the README and all of `docs`, and the commands that they show.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -175,6 +176,25 @@ pub fn commands_are_those_of(program: &clap::Command) {
     }
     assert!(mistakes.is_empty(), "{}", mistakes.join("\n"));
     assert!(whole > 5, "{whole} commands of {} are shown", program.get_name());
+}
+
+/// Fails unless the tables below the heading `part` of the page about metrics name these metrics and no others, and its queries use no
+/// others.
+pub fn metrics_are_those_of(part: &str, known: &BTreeSet<&str>) {
+    let page = fs::read_to_string(repository().join("docs/how-to/metrics.md")).unwrap();
+    let (_, below) = page.split_once(&format!("\n## {part}\n")).unwrap();
+    let below = below.split("\n## ").next().unwrap();
+    let is_name = |word: &&str| word.starts_with("nqrust_") || word.starts_with("process_");
+    let rows = below.lines().filter(|line| line.starts_with("| `"));
+    let names = rows.flat_map(|row| row.split('|').nth(1).unwrap().split('`'));
+    assert_eq!(names.filter(is_name).collect::<BTreeSet<_>>(), *known);
+    for word in
+        below.split(|c: char| !c.is_ascii_lowercase() && !c.is_ascii_digit() && c != '_').filter(is_name)
+    {
+        // A histogram has further series.
+        let name = word.strip_suffix("_bucket").unwrap_or(word);
+        assert!(known.contains(name), "{word}");
+    }
 }
 
 fn is_of(words: &[String], program: &clap::Command) -> bool {

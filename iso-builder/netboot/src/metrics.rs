@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_about_metrics_has_those_that_there_are_and_no_others() {
+    fn the_page_about_metrics_has_those_of_a_server_and_no_others() {
         let metrics = Arc::new(ServerMetrics::default());
         metrics.serves("a", "1");
         RequestMeter::begin(&metrics, "boot", "GET").answered(200);
@@ -484,16 +484,6 @@ mod tests {
         let text = text(&metrics, MetricsFormat::Prometheus);
         let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
         let known: BTreeSet<&str> = types.map(|(name, _)| name).collect();
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/how-to/metrics.md");
-        let page = std::fs::read_to_string(path).unwrap();
-        let (_, tables) = page.split_once("## All metrics").unwrap();
-        let is_name = |word: &&str| word.starts_with("nqrust_") || word.starts_with("process_");
-        let told: BTreeSet<&str> = tables.split('`').filter(is_name).collect();
-        assert_eq!(told, known);
-        // Names in the queries and alerts, where a histogram has further series.
-        for word in page.split(|c: char| !c.is_ascii_lowercase() && c != '_').filter(is_name) {
-            let name = word.strip_suffix("_bucket").unwrap_or(word);
-            assert!(known.contains(name), "{word}");
-        }
+        testing::docs::metrics_are_those_of("Boot servers", &known);
     }
 }

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use base::failure::{Class, Failure};
+use base::failure::{Class, Failure, causes};
 use base::files::named::told;
 use base::program::Context;
 use base::size::ByteSize;
@@ -15,8 +15,8 @@ use crate::definition::{ImageChoice, OutputKind};
 use crate::images::pull;
 use crate::lock::LockPolicy;
 use crate::pipeline::{
-    self, BuildOptions, BuildSigners, BuiltFile, CacheOptions, FinishedBuild, InputOptions, InstallerChoice,
-    PullOptions, SharedOptions,
+    self, BuildMetrics, BuildOptions, BuildSigners, BuiltFile, CacheOptions, EndedBuild, FinishedBuild,
+    InputOptions, InstallerChoice, PullOptions, SharedOptions,
 };
 use crate::signing::arguments::SigningArguments;
 
@@ -59,6 +59,10 @@ pub(super) struct BuildCommand {
     /// Append a summary of the build to this file, in Markdown, as CI systems show it.
     #[arg(long, value_name = "FILE")]
     summary_file: Option<PathBuf>,
+    /// Write metrics of the build to this file at its end, also if it fails, for the textfile collector of node_exporter. The name has to end
+    /// with `.prom`.
+    #[arg(long, value_name = "FILE")]
+    metrics: Option<PathBuf>,
 }
 
 /// How the inputs of a definition are obtained.
@@ -192,23 +196,30 @@ impl BuildCommand {
         if let Some(file) = &self.summary_file {
             pipeline::check_summary(file)?;
         }
-        let mut inputs = InputOptions { module_key: self.modules.module_key, ..self.inputs.into() };
-        inputs.cache.shared = self.shared.options(inputs.policy)?;
-        let options = BuildOptions {
-            definitions: self.definitions,
-            inputs,
-            output: self.output,
-            installer: InstallerChoice::of(self.installer),
-            signers: BuildSigners::Keys(self.signing.options()?),
-            only: self.only,
-            jobs: self.jobs,
+        let metrics = self.metrics.as_deref().map(BuildMetrics::checked).transpose()?;
+        let (summary, definitions) = (self.summary_file.clone(), self.definitions.clone());
+        let ended = |build| {
+            if let Some(metrics) = &metrics {
+                metrics.note(build);
+            }
         };
-        let builds = pipeline::build(&options, &context.progress)?;
+        let built = self.build(&ended, context);
+        if let Some(metrics) = &metrics {
+            let written = metrics.write(&definitions, built.as_ref().err());
+            match &built {
+                Ok(_) => written?,
+                // The failure of the build is what the user has to know first.
+                Err(_) => written.err().into_iter().for_each(|error| {
+                    context.progress.warn("metrics", &causes(&error).join(": "));
+                }),
+            }
+        }
+        let builds = built?;
         for FinishedBuild { report, .. } in &builds {
             if builds.len() == 1 {
                 report.lines().for_each(|line| context.progress.note("build", line));
             }
-            if let Some(file) = &self.summary_file {
+            if let Some(file) = &summary {
                 report.append_summary(file)?;
             }
         }
@@ -221,6 +232,21 @@ impl BuildCommand {
             format!("{}  {size:>10}  {}", &medium.sha256.to_string()[..16], medium.path.display())
         };
         context.show(&media, || media.iter().map(line).collect::<Vec<_>>().join("\n"))
+    }
+
+    fn build(self, ended: &(dyn Fn(EndedBuild) + Sync), context: &Context) -> Result<Vec<FinishedBuild>> {
+        let mut inputs = InputOptions { module_key: self.modules.module_key, ..self.inputs.into() };
+        inputs.cache.shared = self.shared.options(inputs.policy)?;
+        let options = BuildOptions {
+            definitions: self.definitions,
+            inputs,
+            output: self.output,
+            installer: InstallerChoice::of(self.installer),
+            signers: BuildSigners::Keys(self.signing.options()?),
+            only: self.only,
+            jobs: self.jobs,
+        };
+        pipeline::build(&options, ended, &context.progress)
     }
 }
 

@@ -13,11 +13,12 @@ use base::digest::{Digest, HashingReader};
 use base::failure::{Class, Classify, Failure};
 use base::files::parent;
 use base::parallel::{self, locked};
-use base::progress::{Progress, Step};
+use base::progress::Progress;
 use base::url::shown;
 use nix::fcntl::{Flock, FlockArg};
 use transfer::download::{Downloader, RetryPolicy};
 
+use crate::cache::{BuildFigures, FetchedKind};
 use crate::files::CachedFile;
 
 /// The file in a directory of downloads that is locked while some come.
@@ -42,7 +43,8 @@ pub(super) struct DownloadKind {
     pub(super) hint: &'static str,
 }
 
-/// Makes sure that every file of `wanted` is in its place with its digest: downloads what is missing or damaged.
+/// Makes sure that every file of `wanted` is in its place with its digest: downloads what is missing or damaged, and counts its bytes in
+/// `figures`.
 ///
 /// # Errors
 /// Offline, [`Class::Network`] if a file is missing and [`Class::Verification`] if one is damaged.
@@ -51,6 +53,7 @@ pub(super) fn obtain(
     kind: DownloadKind,
     offline: bool,
     progress: &Progress,
+    figures: &BuildFigures,
 ) -> Result<()> {
     let found = Mutex::new(Vec::new());
     let threads = available_parallelism().map_or(1, usize::from);
@@ -90,7 +93,7 @@ pub(super) fn obtain(
             left.push(file);
         }
     }
-    download_all(&left, kind.hint, progress)
+    download_all(&left, kind.hint, progress, figures)
 }
 
 /// Waits until no other build, of this process or another, downloads to the directory.
@@ -104,17 +107,31 @@ fn turn_in(directory: &Path) -> Result<Flock<File>> {
 
 /// Downloads all files, or returns the first failure after the current transfers have ended. `hint` says what to do if
 /// a server lacks a file or has another one.
-fn download_all(wanted: &[Download], hint: &'static str, progress: &Progress) -> Result<()> {
+fn download_all(
+    wanted: &[Download],
+    hint: &'static str,
+    progress: &Progress,
+    figures: &BuildFigures,
+) -> Result<()> {
     let Some(first) = wanted.first() else { return Ok(()) };
     let downloader = Downloader::new(&first.url, RetryPolicy::default(), hint)?;
     let total = wanted.iter().map(|file| file.size).sum();
     let step = Mutex::new(progress.step("download", format!("Downloading {} files", wanted.len()), total));
-    parallel::for_each(wanted, PARALLEL_TRANSFERS, |file| one(&downloader, file, hint, &step))?;
+    let told = |bytes| {
+        locked(&step).advance(bytes);
+        figures.fetched(FetchedKind::Downloads, bytes);
+    };
+    parallel::for_each(wanted, PARALLEL_TRANSFERS, |file| one(&downloader, file, hint, &told))?;
     step.into_inner().unwrap_or_else(PoisonError::into_inner).done();
     Ok(())
 }
 
-fn one(downloader: &Downloader, wanted: &Download, hint: &'static str, step: &Mutex<Step>) -> Result<()> {
+fn one(
+    downloader: &Downloader,
+    wanted: &Download,
+    hint: &'static str,
+    told: &(dyn Fn(u64) + Sync),
+) -> Result<()> {
     let part = wanted.path.with_extension("part");
     let writing = || format!("writing {}", part.display());
     let mut file = File::create(&part).with_context(writing)?;
@@ -128,7 +145,7 @@ fn one(downloader: &Downloader, wanted: &Download, hint: &'static str, step: &Mu
         }
         file.write_all(&buffer[..count]).with_context(writing)?;
         size += count as u64;
-        locked(step).advance(count as u64);
+        told(count as u64);
     }
     let digest = download.digest();
     if digest != wanted.sha256 {
@@ -158,7 +175,8 @@ mod tests {
                 path: directory.path().join("a.deb"),
             };
             let kind = DownloadKind { noun: "packages", hint: "Name another mirror." };
-            let refused = obtain(vec![wanted], kind, false, &Progress::silent()).unwrap_err();
+            let refused =
+                obtain(vec![wanted], kind, false, &Progress::silent(), &BuildFigures::default()).unwrap_err();
             let told = render(&refused);
             assert_eq!(class_of(&refused), Class::Invalid, "{told}");
             assert!(told.contains("not an http or https URL") && !told.contains("attempts"), "{told}");

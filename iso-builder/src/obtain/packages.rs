@@ -144,7 +144,7 @@ pub fn fetch(
         }
         files.insert(file.clone(), RepositoryFile { path, size: *size, sha256: *sha256 });
     }
-    download::obtain(wanted, PACKAGES, policy.offline, progress)?;
+    download::obtain(wanted, PACKAGES, policy.offline, progress, cache.figures())?;
     Ok(PackageRepository(files))
 }
 

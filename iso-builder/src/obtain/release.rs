@@ -143,7 +143,8 @@ impl ReleaseQuery<'_> {
         };
         let wanted = locked.files.iter().map(download).collect();
         self.progress.within("kubernetes", message, || {
-            download::obtain(wanted, RELEASE_FILES, self.policy.offline, self.progress)
+            let figures = self.cache.figures();
+            download::obtain(wanted, RELEASE_FILES, self.policy.offline, self.progress, figures)
         })?;
         Ok(ObtainedRelease { locked, directory })
     }

@@ -1,21 +1,27 @@
 //! The beginning of every command on a definition: the definition, the cache, and the images that it needs.
 
+use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use base::command::SystemRunner;
 use base::digest::Digest;
 use base::progress::Progress;
+use formats::oci::{ImageReference, Repository};
 use model::config::Role;
 use model::os_image::vip_image;
 use transfer::download::RetryPolicy;
+use transfer::registry::Client;
 
 use super::image_outputs::{imported, stored};
 use super::options::{CacheOptions, InputOptions, PullOptions, SharedOptions};
 use super::release_images::{ReleaseImages, bring};
 use super::{configuration, host_programs};
-use crate::cache::{Cache, SharedSteps, StepOutputs};
+use crate::cache::{BuildFigures, Cache, FetchedKind, SharedSteps, StepOutputs};
 use crate::definition::LoadedDefinition;
+use crate::files::ReportingReader;
+use crate::images::blob::Blob;
 use crate::images::import::ImageImport;
 use crate::images::preload::{self, NeededImage, PreloadPlan, PresentImage};
 use crate::images::pull::{BlobCache, ImageRegistry, OfflineRegistry};
@@ -69,7 +75,10 @@ impl BuildInputs {
         let blobs = BlobCache::open(cache.downloads())?;
         let registry: Box<dyn ImageRegistry> = match policy.offline {
             true => Box::new(OfflineRegistry),
-            false => Box::new(loaded.registries(pull.rate, RetryPolicy::default())?),
+            false => Box::new(CountedRegistry {
+                client: loaded.registries(pull.rate, RetryPolicy::default())?,
+                figures: Arc::clone(cache.figures()),
+            }),
         };
         let mut local = local_images(&loaded, &cache, progress)?;
         let obtain = ReleaseQuery {
@@ -126,6 +135,27 @@ impl BuildInputs {
     }
 }
 
+/// A registry whose bytes are counted.
+struct CountedRegistry {
+    client: Client,
+    figures: Arc<BuildFigures>,
+}
+
+impl ImageRegistry for CountedRegistry {
+    fn document(&self, reference: &ImageReference) -> Result<Vec<u8>> {
+        let bytes = ImageRegistry::document(&self.client, reference)?;
+        self.figures.fetched(FetchedKind::Images, bytes.len() as u64);
+        Ok(bytes)
+    }
+
+    fn blob(&self, repository: &Repository, blob: Blob, offset: u64) -> Result<Box<dyn Read + Send>> {
+        let reader = ImageRegistry::blob(&self.client, repository, blob, offset)?;
+        let figures = Arc::clone(&self.figures);
+        let told = move |bytes| figures.fetched(FetchedKind::Images, bytes);
+        Ok(Box::new(ReportingReader::new(reader, told)))
+    }
+}
+
 /// The cache with the steps that it shares.
 fn sharing(
     cache: Cache,
@@ -146,6 +176,7 @@ fn sharing(
         tools: Digest::of(&serde_json::to_vec(&host_programs::versions(cache.known_files()))?),
         transfers: pull.transfers,
         progress: progress.clone(),
+        figures: Arc::clone(cache.figures()),
         silent: Default::default(),
     };
     Ok(cache.sharing(shared))

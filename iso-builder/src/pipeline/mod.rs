@@ -30,6 +30,7 @@ mod initrd;
 mod inputs;
 mod kubernetes;
 mod media;
+mod metrics;
 mod options;
 mod os;
 mod output;
@@ -47,8 +48,9 @@ mod signing;
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::available_parallelism;
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use base::failure::{self, Class};
@@ -62,6 +64,7 @@ use self::context::Build;
 pub use self::image_report::ImageReport;
 use self::inputs::{BuildInputs, LockUse};
 pub use self::media::BuiltFile;
+pub use self::metrics::{BuildMetrics, EndedBuild};
 pub use self::options::{BuildOptions, CacheOptions, InputOptions, PullOptions, SharedOptions};
 use self::output::OutputDirectory;
 use self::program::BuildInstaller;
@@ -94,11 +97,16 @@ pub struct FinishedBuild {
 }
 
 /// Builds the media of definitions, of their variants and architectures, several side by side. What they have in common is made once.
+/// `ended` hears how each has ended that was begun.
 ///
 /// # Errors
 /// Everything that can be known of any of them is checked before anything that takes time or writes a lock file. After the first that fails
 /// no other is begun; what is under way is finished, and what was finished stays.
-pub fn build(options: &BuildOptions, progress: &Progress) -> Result<Vec<FinishedBuild>> {
+pub fn build(
+    options: &BuildOptions,
+    ended: &(dyn Fn(EndedBuild) + Sync),
+    progress: &Progress,
+) -> Result<Vec<FinishedBuild>> {
     // A mistake in any of them comes before a fault of the host.
     let mut read = Vec::new();
     for (file, output) in output::directories_of(&options.output, &options.definitions)? {
@@ -108,7 +116,7 @@ pub fn build(options: &BuildOptions, progress: &Progress) -> Result<Vec<Finished
     let planned = read.into_iter().map(|(loaded, output)| PlannedBuild::of(loaded, &output, options));
     let planned = planned.collect::<Result<Vec<_>>>()?;
     let signers = OpenSigners::open(&options.signers)?;
-    let run = BuildRun { options, signers, cache: Mutex::default(), lost: Mutex::default() };
+    let run = BuildRun { options, signers, ended, cache: Mutex::default(), lost: Mutex::default() };
     if let [build] = &planned[..] {
         return Ok(vec![run.finish(build, progress)?]);
     }
@@ -143,6 +151,7 @@ fn jobs_of_this_host() -> NonZeroUsize {
 struct BuildRun<'o> {
     options: &'o BuildOptions,
     signers: OpenSigners,
+    ended: &'o (dyn Fn(EndedBuild) + Sync),
     /// Opened by the first build that needs it.
     cache: Mutex<Option<Cache>>,
     /// The steps of other hosts that did not come to one of the builds.
@@ -164,8 +173,19 @@ impl BuildRun<'_> {
     }
 
     fn finish(&self, build: &PlannedBuild, progress: &Progress) -> Result<FinishedBuild> {
-        let cache = |rules| self.cache(rules, progress);
-        self.made_of_all(progress, |options| build.run(&self.signers, options, &cache, progress))
+        let begun = Instant::now();
+        let figures = Mutex::new(Arc::default());
+        let cache = |rules| {
+            let cache = self.cache(rules, progress)?;
+            // Where it begins anew, what it has asked for so far is asked for again.
+            *locked(&figures) = Arc::clone(cache.figures());
+            Ok(cache)
+        };
+        let built = self.made_of_all(progress, |options| build.run(&self.signers, options, &cache, progress));
+        let figures = figures.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let report = built.as_ref().map(|built| &built.report).map_err(failure::class_of);
+        (self.ended)(EndedBuild::now(&build.loaded, report, begun.elapsed(), &figures));
+        built
     }
 
     /// Builds with what other hosts share, and where a step of them does not come, once more with what is here: what is there already is
@@ -297,7 +317,7 @@ impl PlannedBuild {
         let describe =
             |outputs: &MadeOutputs| build.provenance(outputs, base.epoch, &installer, &tools, &signing);
         let made = build.media(&parts, &sbom, &outputs, (&wanted, &installer), (&sign, &describe))?;
-        let steps = build.inputs.cache.uses().into_iter().filter(|step| !step.cached);
+        let steps = build.inputs.cache.figures().uses().into_iter().filter(|step| !step.cached);
         let steps = steps.map(|step| step.step).collect();
         let report = recording.end(&build, base.epoch, installer.sha256, &extensions.built, tools, &made)?;
         outputs.write(REPORT, &report.to_bytes()?)?;
@@ -387,7 +407,7 @@ mod tests {
 
     fn run(options: &BuildOptions) -> BuildRun<'_> {
         let signers = OpenSigners::Keys(Vec::new());
-        BuildRun { options, signers, cache: Mutex::default(), lost: Mutex::default() }
+        BuildRun { options, signers, ended: &|_| (), cache: Mutex::default(), lost: Mutex::default() }
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! has left.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
@@ -24,6 +25,11 @@ use model::architecture::Architecture;
 use model::release::MANIFEST;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+
+/// The name of a definition: that of its file, without the ending.
+pub(super) fn definition_name(file: &Path) -> Option<&OsStr> {
+    if named::is_standard(file) { Some("standard-input".as_ref()) } else { file.file_stem() }
+}
 
 /// The directory for the outputs of each definition: `output` of one, and of several a directory in it with the name of the definition's
 /// file.
@@ -47,8 +53,7 @@ pub(super) fn directories_of<'d>(
     }
     let mut directories: Vec<(&Path, PathBuf)> = Vec::new();
     for file in definitions {
-        let name = if named::is_standard(file) { Some("standard-input".as_ref()) } else { file.file_stem() };
-        let name = name.with_context(|| format!("{} is not a file", file.display()))?;
+        let name = definition_name(file).with_context(|| format!("{} is not a file", file.display()))?;
         let directory = output.join(name);
         let told = named::told(file);
         let refused = if let Some((other, _)) = directories.iter().find(|(_, known)| *known == directory) {

@@ -63,7 +63,14 @@ impl Build<'_> {
         let internal = InternalParameters {
             epoch,
             tools: tools.clone(),
-            shared_steps: self.inputs.cache.uses().into_iter().filter_map(|step| step.origin).collect(),
+            shared_steps: self
+                .inputs
+                .cache
+                .figures()
+                .uses()
+                .into_iter()
+                .filter_map(|step| step.origin)
+                .collect(),
         };
         let found = FoundPackages::of_sbom(&made.sbom).context("reading the bill of materials")?;
         let build = BuildDefinition::new(external, internal, self.dependencies(installer.sha256, &found)?);

@@ -142,7 +142,7 @@ impl Recording {
             sha256: output.sha256,
         };
         let lock = &build.lock;
-        let mut steps = build.inputs.cache.uses();
+        let mut steps = build.inputs.cache.figures().uses();
         steps.extend_from_slice(&made.uses);
         let release_of = |locked: &crate::lock::LockedRelease| {
             format!("{} {}", locked.distribution.name(), locked.version)

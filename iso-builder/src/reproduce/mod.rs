@@ -123,7 +123,7 @@ pub fn reproduce(options: &ReproduceOptions, progress: &Progress) -> Result<Repr
         jobs: None,
     };
     let compared = (|| {
-        let made = pipeline::build(&build, progress)?;
+        let made = pipeline::build(&build, &|_| (), progress)?;
         let made = made.first().map_or(&*media, |build| &*build.directory);
         let again = FinishedRelease::open(made)?;
         let parts = compare::compare(&first, &again, place.path(), progress)?;

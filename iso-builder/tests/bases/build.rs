@@ -1,5 +1,6 @@
 //! One build of a tree without a kernel, and layouts to build from.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,6 +32,16 @@ pub(crate) fn build(directory: &Path, base: &Value) -> BuildOutcome {
 
 /// As [`build`], with files of another time.
 pub(crate) fn build_at(directory: &Path, base: &Value, time: GivenTime) -> BuildOutcome {
+    build_with(directory, base, time, &[])
+}
+
+/// As [`build_at`], with these options.
+pub(crate) fn build_with(
+    directory: &Path,
+    base: &Value,
+    time: GivenTime,
+    options: &[&OsStr],
+) -> BuildOutcome {
     let definition = directory.join("image.yaml");
     let mut text = json!({ "id": "test", "name": "Test", "version": "1", "base": base, "trust": { "unsigned": "allow" } });
     let mut command = Command::new(env!("CARGO_BIN_EXE_iso-builder"));
@@ -47,6 +58,7 @@ pub(crate) fn build_at(directory: &Path, base: &Value, time: GivenTime) -> Build
         .arg("--cache-dir")
         .arg(directory.join("cache"))
         .arg(&definition)
+        .args(options)
         .env("NQRUST_INSTALLER", testing::elf::installer(directory))
         .output()
         .unwrap();

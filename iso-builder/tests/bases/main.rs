@@ -6,4 +6,5 @@ mod build;
 mod entries;
 mod forms;
 mod layers;
+mod metrics;
 mod refused;

@@ -17,6 +17,7 @@ use transfer::registry::Client;
 
 use super::document::{CONFIG_LIMIT, SharedName, SharedStep, StepManifest};
 use super::repositories::{STEP, SharedSteps, reference};
+use crate::cache::figures::FetchedKind;
 use crate::cache::key::StepKey;
 use crate::cache::record::{
     FileContent, OutputContent, RECORD_FILE, StepOutput, StepRecord, time_of_fetched,
@@ -161,15 +162,17 @@ impl FoundStep {
 
     fn fetch(&self, path: &Path, file: &FileContent, told: &dyn Fn(u64)) -> Result<()> {
         let (blob, packed) = self.step.blob(file);
-        let source = match file.size {
+        let source: Box<dyn Read + Send> = match file.size {
             0 => Box::new(io::empty()),
             _ => self.shared.client.blob(&self.repository, blob.sha256, blob.size, 0)?,
         };
+        let arrived = |bytes| self.shared.figures.fetched(FetchedKind::Steps, bytes);
+        let source = ReportingReader::new(source, arrived);
         let mode = if file.executable { 0o755 } else { 0o644 };
         let fill = |target: &mut File| -> io::Result<()> {
             let reader: Box<dyn Read> = match packed && file.size > 0 {
                 true => Box::new(zstd::Decoder::new(source)?),
-                false => source,
+                false => Box::new(source),
             };
             // One byte more tells a file that is too long.
             let reader = ReportingReader::new(reader.take(file.size.saturating_add(1)), told);

@@ -14,7 +14,7 @@ use base::size::ByteSize;
 use formats::oci::Repository;
 use jiff::{SignedDuration, Timestamp};
 use tempfile::NamedTempFile;
-use transfer::registry::{ManifestAnswer, NewBlob};
+use transfer::registry::{BlobTransfer, ManifestAnswer, NewBlob};
 
 use super::document::{FILES_MAX, MANIFEST, PackedBlob, SharedName, SharedStep, StepManifest};
 use super::repositories::{STEP, SharedSteps, reference};
@@ -110,7 +110,9 @@ fn upload(
             Ok(Box::new(File::open(path).class(Class::DiskIo, || format!("opening {}", path.display()))?))
         };
         let blob = NewBlob { digest: sha256, size, open: &open, elsewhere: None };
-        shared.client.put_blob(repository, &blob, &|_| ())?;
+        if shared.client.put_blob(repository, &blob, &|_| ())? == BlobTransfer::Uploaded {
+            shared.figures.sent(size);
+        }
         *locked(&sent) += size;
         Ok(())
     };

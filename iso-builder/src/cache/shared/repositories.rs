@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result};
 use base::digest::Digest;
@@ -11,6 +11,8 @@ use base::parallel::locked;
 use base::progress::Progress;
 use formats::oci::{ImageReference, Repository};
 use transfer::registry::Client;
+
+use crate::cache::figures::BuildFigures;
 
 /// The step of progress lines about registries.
 pub(super) const STEP: &str = "shared-steps";
@@ -25,6 +27,8 @@ pub struct SharedSteps {
     /// Blobs that travel at the same time.
     pub transfers: usize,
     pub progress: Progress,
+    /// Of the build that uses them.
+    pub figures: Arc<BuildFigures>,
     /// The repositories that did not answer in this build.
     pub silent: Mutex<BTreeSet<Repository>>,
 }

@@ -16,7 +16,9 @@ use transfer::download::RetryPolicy;
 use transfer::registry::{Client, Settings};
 
 use super::SharedSteps;
-use crate::cache::{Cache, LostStep, StepKey, StepOutputs, StepRules, StepTrust, days_ago, prune_shared};
+use crate::cache::{
+    Cache, FetchedKind, LostStep, StepKey, StepOutputs, StepRules, StepTrust, days_ago, prune_shared,
+};
 
 /// What packs well, and is large enough for it.
 fn text() -> Vec<u8> {
@@ -55,6 +57,7 @@ impl Builder {
             tools: self.tools,
             transfers: 2,
             progress: Progress::new(vec![Box::new(PlainLines::new(self.log.clone()))]),
+            figures: Default::default(),
             silent: Default::default(),
         };
         Cache::open(self.directory.path(), None, || ()).unwrap().for_build(self.rules.clone()).sharing(shared)
@@ -94,6 +97,8 @@ fn shared() -> (RealRegistry, Builder, Digest) {
     let outputs = cache.step(&key(), work).unwrap();
     assert!(outputs.fresh);
     cache.share();
+    let (blobs, bytes) = cache.figures().shared();
+    assert!(blobs >= 2 && (1..text().len() as u64 / 2).contains(&bytes), "{blobs} blobs, {bytes} bytes");
     drop(cache);
     let digest = outputs.digest().unwrap();
     (registry, first, digest)
@@ -125,10 +130,12 @@ fn another_builder_has_the_outputs_at_once_and_each_file_when_it_asks_for_it() {
     let outputs = cache.step(&key(), refuse).unwrap();
     assert_eq!(files(&outputs), ["program"]);
     assert_eq!(fs::read(outputs.path("large").unwrap()).unwrap(), text());
+    let fetched = cache.figures().fetched_bytes(FetchedKind::Steps);
+    assert!((1..text().len() as u64 / 2).contains(&fetched), "{fetched} bytes come over the network");
     assert_eq!(mode(&outputs.path("large").unwrap()), 0o644);
     assert_eq!(fs::read(outputs.path("nothing").unwrap()).unwrap(), b"");
     assert_eq!(files(&outputs), ["large", "nothing", "program"]);
-    let used = cache.uses().remove(0);
+    let used = cache.figures().uses().remove(0);
     assert_eq!((used.origin.as_deref(), used.cached), (Some(&*second.repository), true));
     // It was not made here, so it is not shared from here.
     let before = registry.requests("PUT").len();
