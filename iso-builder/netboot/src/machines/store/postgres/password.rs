@@ -19,6 +19,9 @@ use super::address::PostgresAddress;
 const LONGEST: u64 = 1 << 20;
 /// Permissions of the group and of others.
 const OTHERS: u32 = 0o077;
+/// The group may read a file of root, who alone has chosen the group. It is libpq's rule for private keys, and without it no user
+/// but root could read a Secret that Kubernetes mounts: its files belong to root and to the group `fsGroup`.
+const OTHERS_OF_ROOT: u32 = 0o037;
 
 /// The password for `address`; none where there is none, as with `peer` or a certificate. `variable` reads the environment.
 pub(super) fn find(
@@ -49,7 +52,8 @@ fn read(path: &Path, is_named: bool) -> Result<Option<String>> {
         opened => opened.class(Class::Invalid, what)?,
     };
     let found = file.metadata().class(Class::DiskIo, what)?;
-    if found.is_file() && found.mode() & OTHERS != 0 {
+    let refused = if found.uid() == 0 { OTHERS_OF_ROOT } else { OTHERS };
+    if found.is_file() && found.mode() & refused != 0 {
         return Err(Failure::new(Class::Invalid, what())
             .because(anyhow!("other users can read or write it"))
             .hint(format!("Run `chmod 600 {}`.", path.display()))
@@ -102,6 +106,7 @@ fn field(line: &str) -> Option<(String, &str)> {
 mod tests {
     use super::*;
     use base::failure::{class_of, render};
+    use nix::unistd::{Uid, chown};
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
@@ -159,11 +164,34 @@ mod tests {
 
     #[test]
     fn a_file_that_others_can_read_and_a_named_one_that_is_missing_are_refused() {
-        let open = file("*:*:*:*:SECRET", 0o640);
-        let error = found(URL, Some(open.path()), &[]).unwrap_err();
-        let text = render(&error);
-        assert_eq!(class_of(&error), Class::Invalid);
-        assert!(text.contains("chmod 600") && !text.contains("SECRET"), "{text}");
+        // Only root can give a file to another user.
+        let (me, root) = (Uid::effective(), Uid::from_raw(0));
+        let other = if me.is_root() { Uid::from_raw(65534) } else { me };
+        for (owner, mode, accepted) in [
+            (other, 0o600, true),
+            (other, 0o640, false),
+            (other, 0o604, false),
+            (root, 0o440, true),
+            (root, 0o660, false),
+            (root, 0o644, false),
+        ] {
+            let file = file("*:*:*:*:SECRET", mode);
+            if owner != me {
+                if !me.is_root() {
+                    continue;
+                }
+                chown(file.path(), Some(owner), None).unwrap();
+            }
+            let found = found(URL, Some(file.path()), &[]);
+            if accepted {
+                assert_eq!(found.unwrap().as_deref(), Some("SECRET"), "{owner} {mode:o}");
+                continue;
+            }
+            let error = found.unwrap_err();
+            let text = render(&error);
+            assert_eq!(class_of(&error), Class::Invalid);
+            assert!(text.contains("chmod 600") && !text.contains("SECRET"), "{owner} {mode:o}: {text}");
+        }
         let error = found(URL, Some(Path::new("/nonexistent/pgpass")), &[]).unwrap_err();
         assert!(render(&error).contains("/nonexistent/pgpass"), "{}", render(&error));
     }
