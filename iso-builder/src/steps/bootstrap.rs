@@ -4,10 +4,11 @@ use std::path::Path;
 
 use anyhow::Result;
 use base::command::{Invocation, Runner, SystemRunner};
-use base::files;
+use base::{failure, files};
 use model::architecture::Architecture;
 
 use super::limit::long;
+use super::memory::MemoryMount;
 use super::repository::PackageRepository;
 use super::request::StepRequest;
 use crate::firmware::asks_for_a_licence;
@@ -112,13 +113,40 @@ fn run(
     let include = (!include.is_empty()).then(|| format!("--include={}", named(include)));
     let output = request.out.join(output);
     let options = include.into_iter().chain(hooks.iter().map(|hook| (*hook).to_owned())).collect();
-    SystemRunner.run(&mmdebstrap(request, variant, suite, &output, &[mirror], options))?;
-    Ok(())
+    let command = mmdebstrap(request, variant, suite, &output, &[mirror], options);
+    let place = request.scratch.join("memory");
+    files::make_directory(&place, 0o755)?;
+    if let Some(memory) = MemoryMount::at(&place, unpacked_bytes(repository.size())) {
+        let made = SystemRunner.run(&command.clone().env("TMPDIR", &place));
+        let removed = memory.remove();
+        match made {
+            Err(error) if is_full(&error) => removed?,
+            made => return made.map(drop),
+        }
+    }
+    SystemRunner.run(&command).map(drop)
+}
+
+/// More than the files of packages of so many bytes come to. Those of the minimal image come to three times as much.
+fn unpacked_bytes(packages: u64) -> u64 {
+    packages.saturating_mul(5).saturating_add(256 << 20)
+}
+
+/// True if a program failed because its file system is full.
+fn is_full(error: &anyhow::Error) -> bool {
+    failure::causes(error).iter().any(|cause| cause.contains("No space left on device"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_file_system_that_is_full_lets_a_program_run_again_elsewhere() {
+        let run = |script: &str| SystemRunner.run(&Invocation::new("sh").args(["-c", script])).unwrap_err();
+        assert!(is_full(&run("cat /proc/self/stat >/dev/full").context("the step")));
+        assert!(!is_full(&run("echo 'dpkg: error' >&2; exit 1").context("the step")));
+    }
 
     #[test]
     fn the_release_of_a_package_was_for_its_choice_and_its_version_still_counts() {

@@ -8,7 +8,6 @@ use anyhow::{Context, Result};
 use base::containerd::ContainerdPrograms;
 use base::failure::{Class, Failure};
 use base::files;
-use model::architecture::Architecture;
 use model::config::Role;
 use serde::{Deserialize, Serialize};
 
@@ -34,8 +33,8 @@ pub(super) fn make(request: &StepRequest, metadata: &MetadataSource) -> Result<(
     let images = files::read_at_most(&metadata.store.join("images.json"), 64 << 20)?;
     let images: Vec<StoredImage> = serde_json::from_slice(&images).context("reading the list of images")?;
     let store = Store::create(&metadata.store.join("store"))?;
-    let tree = Tree::unpack(&metadata.base, &request.scratch)?;
-    let containerd = containerd_of(&tree, request.architecture)?;
+    let tree = Tree::unpack_in_memory(&metadata.base, &request.scratch, 0)?;
+    let containerd = containerd_of(&tree, request)?;
     let prepared = metadata::prepare(&containerd, &store, &images, request.epoch)?;
     let written = WrittenMetadata { writer: prepared.writer().clone(), node: metadata.node.clone() };
     compatible(&written.writer, &written.node)?;
@@ -53,7 +52,8 @@ pub(super) fn make(request: &StepRequest, metadata: &MetadataSource) -> Result<(
     files::write_atomically(&request.out.join(WRITTEN_OUTPUT), &serde_json::to_vec(&written)?, 0o644)
 }
 
-fn containerd_of(tree: &Tree, architecture: Architecture) -> Result<Containerd> {
+/// The containerd of the tree. It works in a directory on the disk, where blobs of the store are linked.
+fn containerd_of(tree: &Tree, request: &StepRequest) -> Result<Containerd> {
     for program in ["usr/bin/containerd", "usr/bin/ctr"] {
         if !tree.path(program).exists() {
             return Err(Failure::new(Class::Invalid, format!("the base has no /{program}"))
@@ -63,13 +63,15 @@ fn containerd_of(tree: &Tree, architecture: Architecture) -> Result<Containerd> 
         }
     }
     tree.mount_kernel_file_systems()?;
-    files::make_directory(&tree.path("tmp"), 0o1777)?;
+    let scratch = request.scratch.join("containerd");
+    files::make_directory(&scratch, 0o755)?;
+    tree.bind(&scratch, "tmp")?;
     let programs = ContainerdPrograms {
         prefix: tree.enter(),
         containerd: "/usr/bin/containerd".into(),
         ctr: "/usr/bin/ctr".into(),
         limit: Duration::from_secs(3600),
     };
-    let architecture = architecture.debian().to_owned();
-    Ok(Containerd { programs, scratch: tree.path("tmp"), scratch_inside: "/tmp".into(), architecture })
+    let architecture = request.architecture.debian().to_owned();
+    Ok(Containerd { programs, scratch, scratch_inside: "/tmp".into(), architecture })
 }

@@ -1,17 +1,18 @@
 //! A local repository of downloaded Debian packages, from which `mmdebstrap` installs.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::thread::available_parallelism;
 
 use anyhow::{Context, Result, ensure};
 use base::command::{Invocation, Runner, SystemRunner};
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
-use base::files;
+use base::{files, parallel};
 use model::architecture::Architecture;
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +32,26 @@ pub struct RepositoryFile {
     pub sha256: Digest,
 }
 
+impl RepositoryFile {
+    /// What an index of packages says of it.
+    ///
+    /// # Errors
+    /// [`Class::Verification`] for a file with other content than that of the lock file.
+    fn control(&self, name: &str) -> Result<String> {
+        let Self { path, size, sha256 } = self;
+        if CachedFile::of(path, *sha256, Some(*size))? != CachedFile::Sound {
+            let what = format!("{name} in the cache is not the package of the lock file");
+            return Err(Failure::new(Class::Verification, what)
+                .because(anyhow::anyhow!("{} does not have the digest {sha256}", path.display()))
+                .hint("Build again: damaged files are downloaded again.")
+                .into());
+        }
+        let control = SystemRunner.run(&Invocation::new("dpkg-deb").arg("-f").arg(path))?;
+        let control = String::from_utf8_lossy(&control);
+        Ok(format!("{}\nFilename: pool/{name}\nSize: {size}\nSHA256: {sha256}\n\n", control.trim_end()))
+    }
+}
+
 impl PackageRepository {
     /// The time of the newest package, in seconds since 1970: the one that `dpkg-deb` gives the members of the file, for Debian's packages
     /// that of the last entry of the changelog (deb(5), dpkg-deb(1), `SOURCE_DATE_EPOCH`). 0 without packages.
@@ -42,6 +63,12 @@ impl PackageRepository {
             package_time(&file.path).class(Class::Verification, || format!("reading the time of {name}"))
         });
         Ok(times.collect::<Result<Vec<_>>>()?.into_iter().max().unwrap_or(0))
+    }
+
+    /// The bytes of all packages.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.0.values().map(|file| file.size).sum()
     }
 
     /// The repository of these packages among its own.
@@ -66,20 +93,15 @@ impl PackageRepository {
         let index = directory.join(format!("dists/{suite}/main/binary-{architecture}"));
         files::make_directory(&pool, 0o755)?;
         files::make_directory(&index, 0o755)?;
-        let mut packages = String::new();
-        for (name, RepositoryFile { path, size, sha256 }) in &self.0 {
-            if CachedFile::of(path, *sha256, Some(*size))? != CachedFile::Sound {
-                let what = format!("{name} in the cache is not the package of the lock file");
-                return Err(Failure::new(Class::Verification, what)
-                    .because(anyhow::anyhow!("{} does not have the digest {sha256}", path.display()))
-                    .hint("Build again: damaged files are downloaded again.")
-                    .into());
-            }
-            symlink(path, pool.join(name)).with_context(|| format!("linking {name}"))?;
-            let control = SystemRunner.run(&Invocation::new("dpkg-deb").arg("-f").arg(path))?;
-            packages.push_str(String::from_utf8_lossy(&control).trim_end());
-            write!(packages, "\nFilename: pool/{name}\nSize: {size}\nSHA256: {sha256}\n\n")?;
-        }
+        let controls: Vec<_> = self.0.iter().map(|file| (file, OnceLock::new())).collect();
+        let threads = available_parallelism().map_or(1, usize::from);
+        parallel::for_each(&controls, threads, |((name, file), control)| {
+            symlink(&file.path, pool.join(name)).with_context(|| format!("linking {name}"))?;
+            let _ = control.set(file.control(name)?);
+            Ok(())
+        })?;
+        let packages: String =
+            controls.iter().filter_map(|(_, control)| control.get().map(|text| &**text)).collect();
         fs::write(index.join("Packages"), &packages)?;
         let release = format!(
             "Origin: iso-builder\nSuite: {suite}\nCodename: {suite}\nArchitectures: {architecture}\n\

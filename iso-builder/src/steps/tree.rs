@@ -125,26 +125,27 @@ impl Tree {
 
     /// Mounts /dev, /proc and /sys of the sandbox in the tree, for programs that run inside.
     pub(super) fn mount_kernel_file_systems(&self) -> Result<()> {
-        for name in ["dev", "proc", "sys"] {
-            let target = self.0.join(name);
-            files::make_directory(&target, 0o755)?;
-            let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
-            let source = Path::new("/").join(name);
-            mount(Some(&source), &target, None::<&str>, flags, None::<&str>)
-                .with_context(|| format!("binding /{name} to {}", target.display()))?;
-        }
-        Ok(())
+        ["dev", "proc", "sys"]
+            .into_iter()
+            .try_for_each(|name| self.bind(&Path::new("/").join(name), name).map(drop))
+    }
+
+    /// Mounts a directory of the sandbox, with what is mounted in it, at one of the tree, which is made if it is missing; returns where
+    /// that is.
+    pub(super) fn bind(&self, source: &Path, name: &str) -> Result<PathBuf> {
+        let target = within(&self.0, Path::new(name))?;
+        files::make_directory(&target, 0o755)?;
+        let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
+        mount(Some(source), &target, None::<&str>, flags, None::<&str>)
+            .with_context(|| format!("binding {} to {}", source.display(), target.display()))?;
+        Ok(target)
     }
 
     /// Runs a program inside the tree that needs device nodes, such as `/dev/null` of a shell script. The tree stays without any.
     pub(super) fn run_with_devices(&self, invocation: &Invocation) -> Result<()> {
-        let target = self.0.join("dev");
-        files::make_directory(&target, 0o755)?;
-        let what = || format!("binding /dev to {}", target.display());
-        let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
-        mount(Some("/dev"), &target, None::<&str>, flags, None::<&str>).with_context(what)?;
+        let target = self.bind(Path::new("/dev"), "dev")?;
         let ran = SystemRunner.run(invocation);
-        umount2(&target, MntFlags::MNT_DETACH).with_context(what)?;
+        umount2(&target, MntFlags::MNT_DETACH).with_context(|| format!("unmounting {}", target.display()))?;
         ran.map(drop)
     }
 
