@@ -48,6 +48,19 @@ pub fn for_each_interruptible<'a, T: Sync>(
     failure.map_or(Ok(()), Err)
 }
 
+/// Does two things side by side. Both end; of two failures the first one's is returned.
+pub fn both<A: Send, B>(
+    first: impl FnOnce() -> Result<A> + Send,
+    second: impl FnOnce() -> Result<B>,
+) -> Result<(A, B)> {
+    thread::scope(|scope| {
+        let first = scope.spawn(first);
+        let second = second();
+        let first = first.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        Ok((first, second?))
+    })
+}
+
 /// The content of a mutex, even where a thread panicked while it held it.
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -58,6 +71,19 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn two_things_run_at_the_same_time_and_a_failure_of_the_first_is_told_first() {
+        let met = std::sync::Barrier::new(2);
+        let meet = |value: u32| {
+            met.wait();
+            Ok(value)
+        };
+        assert_eq!(both(|| meet(1), || meet(2)).unwrap(), (1, 2));
+        let fail = |what: &'static str| -> Result<()> { Err(anyhow::anyhow!(what)) };
+        assert_eq!(both(|| fail("first"), || fail("second")).unwrap_err().to_string(), "first");
+        assert_eq!(both(|| Ok(()), || fail("second")).unwrap_err().to_string(), "second");
+    }
 
     #[test]
     fn everything_is_done_once_or_the_first_failure_is_told() {

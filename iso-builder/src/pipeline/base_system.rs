@@ -12,6 +12,8 @@ use jiff::Timestamp;
 use crate::cache::StepOutputs;
 use crate::steps::EPOCH_OUTPUT;
 
+/// The archive of the root file system, an output of its step.
+const ARCHIVE: &str = "base.tar";
 /// By how much the clocks of two hosts may differ.
 const CLOCK_DIFFERENCE: Duration = Duration::from_secs(24 * 3600);
 
@@ -36,7 +38,12 @@ impl BaseSystem {
 
     /// The path of `base.tar`.
     pub(super) fn archive(&self) -> Result<PathBuf> {
-        self.outputs.path("base.tar")
+        self.outputs.path(ARCHIVE)
+    }
+
+    /// The length of `base.tar` in bytes, wherever it is.
+    pub(super) fn archive_bytes(&self) -> Result<u64> {
+        Ok(self.outputs.file(ARCHIVE)?.0)
     }
 
     /// Of the archive and its time.

@@ -48,14 +48,17 @@ pub(super) struct StoreListing {
 
 impl Build<'_> {
     /// The image store; none if the definition preloads no images.
-    pub(super) fn images(&self, base: &BaseSystem) -> Result<Option<BuiltImages>> {
-        let built = self.built_images()?;
-        let images = self.all_images(built.as_ref())?;
+    pub(super) fn images(
+        &self,
+        base: &BaseSystem,
+        built: Option<&StepOutputs>,
+    ) -> Result<Option<BuiltImages>> {
+        let images = self.all_images(built)?;
         self.check_completeness(&images)?;
         if images.is_empty() {
             return Ok(None);
         }
-        let store = self.image_store(&images, built.as_ref())?;
+        let store = self.image_store(&images, built)?;
         let definition = &self.inputs.loaded.definition;
         let architecture = definition.architecture.debian();
         let node = match definition.runtime() {

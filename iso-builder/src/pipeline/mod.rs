@@ -9,7 +9,8 @@
 //! registries ─ blobs ─────┘
 //! ```
 //!
-//! Each step is keyed by the digests of what goes into it, so a change rebuilds only what depends on it.
+//! Each step is keyed by the digests of what goes into it, so a change rebuilds only what depends on it. Steps that need nothing of each
+//! other run side by side.
 
 mod base_contents;
 mod base_listing;
@@ -138,6 +139,33 @@ pub fn build(
 
 /// The memory that a build has to itself where several run side by side, in bytes.
 const MEMORY_OF_A_BUILD: u64 = 4 << 30;
+
+/// What steps of a build need that unpack its base each, in bytes for each of its archive: three trees, and each is in memory if that has
+/// room for two.
+const BYTES_OF_TREES: u64 = 8;
+
+/// Whether steps that unpack the base run side by side.
+#[derive(Clone, Copy, Debug)]
+struct Trees {
+    fit_memory: bool,
+}
+
+impl Trees {
+    /// Of a base whose archive has so many bytes.
+    fn of(archive: u64) -> Self {
+        let needed = archive.saturating_mul(BYTES_OF_TREES).saturating_add(MEMORY_OF_A_BUILD);
+        Self { fit_memory: available_memory().is_some_and(|bytes| bytes >= needed) }
+    }
+
+    /// Does both, side by side where their trees fit the memory: on a disk they would take longer than one after the other.
+    fn both<A: Send, B>(
+        self,
+        first: impl FnOnce() -> Result<A> + Send,
+        second: impl FnOnce() -> Result<B>,
+    ) -> Result<(A, B)> {
+        if self.fit_memory { parallel::both(first, second) } else { Ok((first()?, second()?)) }
+    }
+}
 
 /// How many builds run side by side: one for each processor, as far as the memory reaches.
 fn jobs_of_this_host() -> NonZeroUsize {
@@ -293,15 +321,31 @@ impl PlannedBuild {
         build.check_room(&directory, wanted.len())?;
         let installer = BuildInstaller::of(installer.clone(), build.inputs.cache.known_files())?;
         let distribution = build.distribution()?;
-        let base = build.base()?;
-        let paths = build.base_paths(&base)?;
-        build.check_base(&paths)?;
-        let extensions = build.extensions(&paths)?;
-        let kernel = build.kernel(&base, &extensions)?;
-        let initrd = build.initrd(&kernel, &installer, &signing.store)?;
-        let rootfs = build.rootfs(&base, distribution.as_ref(), &extensions, &installer, &signing.store)?;
+        let ((base, extensions), built) = parallel::both(
+            || {
+                let base = build.base()?;
+                let paths = build.base_paths(&base)?;
+                build.check_base(&paths)?;
+                let extensions = build.extensions(&paths)?;
+                Ok((base, extensions))
+            },
+            || build.built_images(),
+        )?;
+        let trees = Trees::of(base.archive_bytes()?);
+        let ((kernel, initrd), (rootfs, images)) = trees.both(
+            || {
+                let kernel = build.kernel(&base, &extensions)?;
+                let initrd = build.initrd(&kernel, &installer, &signing.store)?;
+                Ok((kernel, initrd))
+            },
+            || {
+                trees.both(
+                    || build.rootfs(&base, distribution.as_ref(), &extensions, &installer, &signing.store),
+                    || build.images(&base, built.as_ref()),
+                )
+            },
+        )?;
         let hardware = build.hardware(&initrd, &rootfs)?;
-        let images = build.images(&base)?;
         let architecture = loaded.definition.architecture;
         let parts = media::MediumParts::collect(
             architecture,
