@@ -350,12 +350,12 @@ run: ## Install the ISO in QEMU on a disk to throw away, and wait until the node
 	  printf 'error: $(DEFINITION) made no ISO for amd64 in $(OUTPUT), and make run starts a machine with x86\n  next: Name a definition for amd64: make run DEFINITION=FILE.\n' >&2; exit 2; }; \
 	ACCEL='$(ACCEL)' OVMF='$(OVMF)' configs/trial/run.sh $(PROGRAMS)/iso-builder "$$iso" $(TARGET)/run $(CONFIG)
 
-# The part `cluster` runs the release of Kubernetes; `kubernetes-programs` builds another, in a quarter of an hour, and is only
-# measured where it is named.
+# Three parts need the release of Kubernetes. `kubernetes-programs` builds another, and `first-build` needs two other builders:
+# each takes a quarter of an hour, and is only measured where it is named.
 .PHONY: bench
-bench: $(if $(PARTS),$(if $(filter cluster ready,$(PARTS)),kubernetes),kubernetes)
+bench: $(if $(PARTS),$(if $(filter cluster default-medium ready,$(PARTS)),kubernetes),kubernetes)
 bench: ## Measure builds, an install, the network server, a cluster and an emulated node, or only PARTS; writes target/bench.json.
-	$(MAKE) setup
+	$(MAKE) setup $(if $(filter first-build,$(PARTS)),HOST_PACKAGES="$(HOST_PACKAGES) live-build mkosi")
 	$(MAKE) binaries PROFILE=release
 	$(CARGO) run -q --release --locked -p nqrust-bench -- $(PARTS)
 

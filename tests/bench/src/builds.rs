@@ -22,7 +22,7 @@ use crate::images::timed;
 use crate::scale::Scale;
 
 /// The limit of a build with nothing to do.
-const NOTHING_TO_DO_LIMIT: Duration = Duration::from_millis(50);
+pub(crate) const NOTHING_TO_DO_LIMIT: Duration = Duration::from_millis(50);
 
 /// The limit of a build whose steps another host has shared, beside reading them and an ISO.
 const SHARED_LIMIT: f64 = 1.3;
@@ -34,7 +34,7 @@ const ASSEMBLY_STEP: &str = "iso-full";
 const CHECKSUM_STEP: &str = "checksum-iso-full";
 
 /// The zstd level of the profile of the definition under test.
-const PROFILE_LEVEL: u32 = 3;
+pub(crate) const PROFILE_LEVEL: u32 = 3;
 
 /// The limit of a build with one overlay file changed, beside its OS image alone. At this level compression is so quick that
 /// two ISOs take as long, whoever writes them; at that of the profile for releases the builds differ by a tenth.

@@ -3,7 +3,7 @@
 //!
 //! Prints a table and writes `target/bench.json`. A figure that misses its limit is marked; the exit code is 1 then. A part that
 //! fails does not keep the others from being measured: its error is reported at the end, and the exit code is 1, too.
-//! Arguments select the parts that are measured; without any, all are but `kubernetes-programs`. `--short` measures with small
+//! Arguments select the parts that are measured; without any, all are but `first-build` and `kubernetes-programs`. `--short` measures with small
 //! inputs, judges nothing and writes no file: a test runs it, so that the parts cannot break unseen.
 
 mod boots;
@@ -11,12 +11,15 @@ mod builds;
 mod cluster;
 mod corpus;
 mod customize;
+mod default_medium;
 mod delta;
 mod figure;
+mod first_build;
 mod fleet_page;
 mod images;
 mod install;
 mod kubernetes_programs;
+mod load;
 mod netboot;
 mod parts;
 mod plan;
@@ -114,9 +117,9 @@ mod tests {
     }
 
     #[test]
-    fn every_part_but_the_slowest_is_measured_by_default() {
+    fn every_part_but_two_of_quarters_of_an_hour_is_measured_by_default() {
         let all = selected(&[], Scale::Full).unwrap();
-        assert_eq!(all.len(), parts::PARTS.len() - 1);
-        assert!(all.iter().all(|part| part.name != "kubernetes-programs"));
+        assert_eq!(all.len(), parts::PARTS.len() - 2);
+        assert!(all.iter().all(|part| !["first-build", "kubernetes-programs"].contains(&part.name)));
     }
 }

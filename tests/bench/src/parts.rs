@@ -9,8 +9,8 @@ use crate::builds::BuildBench;
 use crate::figure::Figure;
 use crate::scale::Scale;
 use crate::{
-    boots, cluster, corpus, customize, delta, fleet_page, images, install, kubernetes_programs, netboot,
-    plan, ready, root, serve, signatures, update, validate,
+    boots, cluster, corpus, customize, default_medium, delta, first_build, fleet_page, images, install,
+    kubernetes_programs, load, netboot, plan, ready, root, serve, signatures, update, validate,
 };
 
 /// A part that can be measured alone.
@@ -36,7 +36,7 @@ enum PartSelection {
 }
 
 /// In the order in which they are measured.
-pub(crate) const PARTS: [Part; 16] = [
+pub(crate) const PARTS: [Part; 19] = [
     part("builds", PartSelection::Always, |bench| bench.builds()?.measure()),
     part("install", PartSelection::Full, |bench| {
         let medium = bench.builds()?.medium()?;
@@ -58,14 +58,18 @@ pub(crate) const PARTS: [Part; 16] = [
         figures.extend(fleet_page::measure(&bench.artifacts, bench.scale)?);
         Ok(figures)
     }),
+    part("load", PartSelection::Always, |bench| load::measure(&bench.artifacts, bench.scale)),
     part("netboot", PartSelection::Full, |bench| netboot::measure(&bench.artifacts)),
     part("delta", PartSelection::Full, |bench| delta::measure(&bench.artifacts))
         .needing_root("give the files of packages their owners"),
     part("cluster", PartSelection::Full, |bench| cluster::measure(&bench.artifacts))
         .needing_root("make control groups and devices"),
+    part("default-medium", PartSelection::Full, |bench| default_medium::measure(&bench.artifacts)),
     part("ready", PartSelection::Full, |bench| ready::measure(&bench.artifacts)),
     part("root", PartSelection::Full, |bench| root::measure(&bench.artifacts)),
     part("update", PartSelection::Full, |bench| update::measure(&bench.artifacts)),
+    part("first-build", PartSelection::Never, |bench| first_build::measure(&bench.artifacts))
+        .needing_root("run live-build and mkosi"),
     part("kubernetes-programs", PartSelection::Never, |bench| {
         Ok(vec![kubernetes_programs::measure(&bench.artifacts)?])
     }),
