@@ -33,15 +33,8 @@ impl Tree {
         Ok(Self(path))
     }
 
-    /// Unpacks a tar archive, with owners, modes, links, device nodes and extended attributes.
-    pub(super) fn unpack(archive: &Path, scratch: &Path) -> Result<Self> {
-        let tree = Self::empty(scratch)?;
-        tree.extract(archive, WITHOUT_DEVICES)?;
-        Ok(tree)
-    }
-
-    /// As [`unpack`](Self::unpack), in memory where there is room for the tree and as much again, beside `more` bytes. Only
-    /// for the sandbox: the tree ends with it.
+    /// Unpacks a tar archive, with owners, modes, links and extended attributes, and without device nodes; in memory where there is
+    /// room for the tree and as much again, beside `more` bytes. Only for the sandbox: the tree ends with it.
     pub(super) fn unpack_in_memory(archive: &Path, scratch: &Path, more: u64) -> Result<Self> {
         let tree = Self::empty(scratch)?;
         let length = fs::metadata(archive).with_context(|| format!("reading {}", archive.display()))?.len();
@@ -214,7 +207,8 @@ mod tests {
         let archive = directory.path().join("base.tar");
         let pack = Invocation::new("tar").args(["--create", "--file"]).arg(&archive).arg("--directory");
         SystemRunner.run(&pack.arg(directory.path().join("base")).arg(".")).unwrap();
-        let tree = Tree::unpack(&archive, directory.path()).unwrap();
+        let tree = Tree::empty(directory.path()).unwrap();
+        tree.extract(&archive, WITHOUT_DEVICES).unwrap();
         assert!(tree.path(module).is_file());
         assert!(tree.path("dev").is_dir() && !tree.path("dev/null").exists());
     }
