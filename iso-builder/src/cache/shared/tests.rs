@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Result;
 use base::digest::Digest;
@@ -50,6 +51,7 @@ impl Builder {
     fn cache(&self, reads: bool, writes: bool) -> Cache {
         let repository =
             |wanted: bool| wanted.then(|| self.repository.parse().unwrap()).into_iter().collect();
+        let cache = Cache::open(self.directory.path(), None, || ()).unwrap().for_build(self.rules.clone());
         let shared = SharedSteps {
             from: repository(reads),
             to: repository(writes),
@@ -57,10 +59,10 @@ impl Builder {
             tools: self.tools,
             transfers: 2,
             progress: Progress::new(vec![Box::new(PlainLines::new(self.log.clone()))]),
-            figures: Default::default(),
+            figures: Arc::clone(cache.figures()),
             silent: Default::default(),
         };
-        Cache::open(self.directory.path(), None, || ()).unwrap().for_build(self.rules.clone()).sharing(shared)
+        cache.sharing(shared)
     }
 
     fn log(&self) -> String {
