@@ -7,6 +7,7 @@ pub mod by_architecture;
 pub mod customization;
 pub mod http;
 pub mod iso;
+pub mod network_boot;
 pub mod patches;
 pub mod payload_sources;
 pub mod reader;

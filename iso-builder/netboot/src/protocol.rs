@@ -1,8 +1,6 @@
 //! The interface between a machine and the server: the paths of the server's URLs, and the kernel parameters by which the installer
 //! finds its configuration and its medium. Boot scripts, the router, the fleet and the rehearsal of configurations use them.
 
-/// The medium's files.
-pub const MEDIUM: &str = "/medium/";
 /// iPXE's request for a boot script, with the machine's identity as its query.
 pub const BOOT: &str = "/v1/boot";
 /// The parameter of [`BOOT`], and of the first script, with a token that lets a machine install.

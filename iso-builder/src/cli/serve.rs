@@ -14,8 +14,8 @@ use serde_json::json;
 
 use crate::signing::arguments::KnownKeyArguments;
 use crate::wording::counted;
+use medium::network_boot::loaders::IPXE;
 use netboot::boot::dnsmasq::DhcpMode;
-use netboot::boot::loaders::IPXE;
 use netboot::fleet::entry::FleetEntry;
 use netboot::journal::JournalEntry;
 use netboot::machines::configurations::ConfigurationSource;

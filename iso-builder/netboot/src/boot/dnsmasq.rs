@@ -19,7 +19,7 @@ use tempfile::{Builder, TempDir};
 use tokio::process::{Child, Command};
 use transfer::server::served_file::ServedFile;
 
-use super::loaders::NetworkLoaders;
+use medium::network_boot::loaders::NetworkLoaders;
 
 const PROGRAM: &str = "dnsmasq";
 /// The directory for files that a restart of the machine removes.

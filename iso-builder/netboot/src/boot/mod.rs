@@ -3,5 +3,4 @@
 //! builder call this.
 
 pub mod dnsmasq;
-pub mod loaders;
 pub mod scripts;

@@ -6,45 +6,18 @@
 
 use std::fmt::Write as _;
 
-use anyhow::Result;
-use base::digest::Digest;
-use medium::iso::menu::screen_first;
+use medium::network_boot::IPXE_START;
+use medium::network_boot::system::{ATTEMPTS, BootSystem, IPXE_DISK, PAUSE, quoted};
 use model::architecture::Architecture;
 use model::boot::parameter;
-use model::release::Purpose;
 
-use crate::content::files::MediumFiles;
 use crate::machines::machine::DiskBootReason;
-use crate::protocol::{BOOT, ENROLL, GRUB, MEDIUM, REPORT, parameters};
+use crate::protocol::{BOOT, ENROLL, GRUB, REPORT, parameters};
 
-/// Attempts of a loader before it boots from disk.
-const ATTEMPTS: u32 = 5;
-/// Seconds between two attempts.
-const PAUSE: u32 = 10;
 /// How often a loader asks again while the server's database does not answer, before it boots from disk: five minutes.
 const WAITS: u32 = 30;
 /// The iPXE setting that counts these.
 const WAITED: &str = "waited";
-/// The iPXE setting that counts failed loads. Settings outlive the script that makes them.
-const FAILURES: &str = "failures";
-/// How iPXE boots from disk. UEFI firmware tries the next entry of its boot order if a loader failed; if the loader
-/// ended well, it shows its menu (UEFI 2.10, 3.1.1). A BIOS is told to start the first disk.
-const IPXE_DISK: &str = "iseq ${platform} efi && exit 1 ||\nsanboot --no-describe --drive 0x80 || exit 1\n";
-
-/// The installing system, which is the same for every machine.
-#[derive(Clone, Debug)]
-pub struct BootSystem {
-    architecture: Architecture,
-    product: String,
-    kernel: String,
-    initrd: String,
-    rootfs: String,
-    rootfs_sha256: Digest,
-    release: Digest,
-    /// The path of the medium's files on the server, below the digest of their release.
-    medium: String,
-    arguments: Vec<String>,
-}
 
 /// The tokens of one deployment of one machine.
 #[derive(Clone, Copy, Debug)]
@@ -55,85 +28,24 @@ pub struct DeploymentTokens<'a> {
     pub word: &'a str,
 }
 
-impl BootSystem {
-    /// The system on the medium; `further` are more kernel arguments.
-    pub fn of(files: &MediumFiles, further: &[String]) -> Result<Self> {
-        let release = files.release();
-        let path = |purpose| files.path_of(purpose).map(|(path, _)| path.to_owned());
-        let (rootfs, rootfs_sha256) = files.path_of(Purpose::Rootfs)?;
-        Ok(Self {
-            architecture: release.architecture,
-            product: format!("{} {}", release.name, release.version),
-            kernel: path(Purpose::Kernel)?,
-            initrd: path(Purpose::Initrd)?,
-            rootfs: rootfs.to_owned(),
-            rootfs_sha256,
-            release: files.release_digest(),
-            medium: format!("{MEDIUM}{}", files.folder()),
-            arguments: release.kernel_arguments.iter().chain(further).cloned().collect(),
-        })
+impl DeploymentTokens<'_> {
+    /// The kernel arguments for the installer of this deployment, on a server that machines reach at `base`.
+    fn arguments(self, system: &BootSystem, base: &str) -> Vec<String> {
+        let report = format!("{}={base}{REPORT}{}", parameter::REPORT, self.report);
+        parameters(base, system.medium(), self.configuration, self.word).into_iter().chain([report]).collect()
     }
+}
 
-    /// The kernel's arguments, for a server that machines reach at `base`. The OS image is checked against
-    /// `nqrust.rootfs` in the initrd before it is mounted, everything else against `nqrust.release`.
-    #[must_use]
-    pub fn arguments(&self, base: &str, deployment: DeploymentTokens<'_>) -> Vec<String> {
-        let medium = format!("{base}{}", self.medium);
-        let mut arguments = vec![
-            format!("root=live:{medium}{}", self.rootfs),
-            format!("{}={}", parameter::ROOTFS, self.rootfs_sha256.oci()),
-        ];
-        let fixed = "rd.live.image rd.live.overlay.overlayfs=1 rd.neednet=1 ip=dhcp rd.shell=0";
-        arguments.extend(fixed.split(' ').map(str::to_owned));
-        arguments.push(format!("{}=install", parameter::MODE));
-        arguments.push(format!("{}={}", parameter::RELEASE, self.release.oci()));
-        arguments.extend(screen_first(self.architecture).split(' ').map(str::to_owned));
-        arguments.extend(self.arguments.iter().cloned());
-        arguments.extend(parameters(base, &self.medium, deployment.configuration, deployment.word));
-        arguments.push(format!("{}={base}{REPORT}{}", parameter::REPORT, deployment.report));
-        arguments
-    }
+/// The script with which iPXE starts an install.
+#[must_use]
+pub fn ipxe_install(system: &BootSystem, base: &str, deployment: DeploymentTokens<'_>) -> String {
+    system.ipxe(base, &deployment.arguments(system, base))
+}
 
-    /// The script with which iPXE starts an install.
-    #[must_use]
-    pub fn ipxe(&self, base: &str, deployment: DeploymentTokens<'_>) -> String {
-        let Self { product, kernel, initrd, medium, .. } = self;
-        let arguments = self.arguments(base, deployment).join(" ");
-        format!(
-            "#!ipxe\n\
-             echo {product}: installing this machine\n\
-             kernel {base}{medium}{kernel} initrd=initrd {arguments} || goto failed\n\
-             initrd --name initrd {base}{medium}{initrd} || goto failed\n\
-             boot || goto failed\n\
-             :failed\n\
-             inc {FAILURES}\n\
-             iseq ${{{FAILURES}}} {ATTEMPTS} && goto leave ||\n\
-             echo The system did not load; asking again in {PAUSE} seconds\n\
-             sleep {PAUSE}\n\
-             imgfree\n\
-             chain --replace {base}/boot.ipxe || goto failed\n\
-             :leave\n\
-             imgfree\n\
-             echo The system did not load: booting from disk\n\
-             {IPXE_DISK}"
-        )
-    }
-
-    /// The commands with which GRUB starts an install. If that fails, [`grub_start`] continues.
-    #[must_use]
-    pub fn grub(&self, base: &str, deployment: DeploymentTokens<'_>) -> String {
-        let Self { product, kernel, initrd, medium, .. } = self;
-        let arguments: Vec<_> = self.arguments(base, deployment).iter().map(|word| quoted(word)).collect();
-        format!(
-            "echo {}\n\
-             if linux {medium}{kernel} {}; then\n\
-             \x20   if initrd {medium}{initrd}; then boot; fi\n\
-             fi\n\
-             echo 'The system did not load.'\n",
-            quoted(&format!("{product}: installing this machine")),
-            arguments.join(" "),
-        )
-    }
+/// The commands with which GRUB starts an install. If that fails, [`grub_start`] continues.
+#[must_use]
+pub fn grub_install(system: &BootSystem, base: &str, deployment: DeploymentTokens<'_>) -> String {
+    system.grub(base, &deployment.arguments(system, base))
 }
 
 /// The first script of every iPXE: it asks for [`BOOT`] with all that it knows of the machine. URLs are relative to
@@ -207,7 +119,7 @@ pub fn ipxe_wait(enroll: Option<&str>) -> String {
          iseq ${{{WAITED}}} {leave} && goto leave ||\n\
          echo The database of the server does not answer; asking again in {PAUSE} seconds\n\
          sleep {PAUSE}\n\
-         chain --replace /boot.ipxe{query} || goto again\n\
+         chain --replace {IPXE_START}{query} || goto again\n\
          :leave\n\
          echo The database of the server does not answer: booting from disk\n\
          {IPXE_DISK}"
@@ -233,27 +145,12 @@ pub fn grub_disk(why: DiskBootReason) -> String {
     format!("echo {}\nsleep 2\nexit\n", quoted(&format!("Booting from disk: {why}")))
 }
 
-/// Quotes a word for GRUB's command line, where single quotes keep everything but themselves.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@+%".contains(c);
-    match word.chars().all(plain) && !word.is_empty() {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    }
-}
-
-/// True if a URL or a kernel argument can stand in scripts: nothing in it ends a word or is expanded.
-#[must_use]
-pub fn is_plain(word: &str) -> bool {
-    let plain =
-        |c: char| c.is_ascii_graphic() && !matches!(c, '\'' | '"' | '\\' | '`' | '$' | '#' | '&' | '|' | ';');
-    !word.is_empty() && word.chars().all(plain)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::test_support::{golden, medium};
+    use medium::network_boot::MEDIUM;
+    use medium::network_boot::files::MediumFiles;
     use model::release::MediumKind;
 
     const BASE: &str = "http://192.0.2.1:8080";
@@ -273,14 +170,14 @@ mod tests {
         let system = system();
         golden("start.ipxe", &ipxe_start(Architecture::Amd64, None));
         golden("start-arm64.ipxe", &ipxe_start(Architecture::Arm64, None));
-        golden("install.ipxe", &system.ipxe(BASE, DEPLOYMENT));
+        golden("install.ipxe", &ipxe_install(&system, BASE, DEPLOYMENT));
         golden("disk.ipxe", &ipxe_disk(DiskBootReason::Installed));
         golden("wait.ipxe", &ipxe_wait(None));
         golden("start-enroll.ipxe", &ipxe_start(Architecture::Amd64, Some("nqrust_0123abcd_0")));
         golden("wait-enroll.ipxe", &ipxe_wait(Some("nqrust_0123abcd_0")));
         golden("wait.grub", &grub_wait());
         golden("start.grub", &grub_start());
-        golden("install.grub", &system.grub(BASE, DEPLOYMENT));
+        golden("install.grub", &grub_install(&system, BASE, DEPLOYMENT));
         golden("disk.grub", &grub_disk(DiskBootReason::Unknown));
     }
 
@@ -307,7 +204,11 @@ mod tests {
 
     #[test]
     fn no_script_asks_for_ever() {
-        let ipxe = [ipxe_start(Architecture::Amd64, None), system().ipxe(BASE, DEPLOYMENT), ipxe_wait(None)];
+        let ipxe = [
+            ipxe_start(Architecture::Amd64, None),
+            ipxe_install(&system(), BASE, DEPLOYMENT),
+            ipxe_wait(None),
+        ];
         for text in ipxe {
             // Each loop has a counter after which the machine boots from disk.
             let (before, after) = text.split_once("&& goto leave ||\n").unwrap();
@@ -316,7 +217,7 @@ mod tests {
             assert!(!before.contains("sleep") && !before.contains("goto ask"), "{text}");
         }
         // GRUB's install script has no loop, and that of the first script ends.
-        let system = system().grub(BASE, DEPLOYMENT);
+        let system = grub_install(&system(), BASE, DEPLOYMENT);
         assert!(!system.contains("configfile") && !system.contains("/grub/grub.cfg"), "{system}");
         let start = grub_start();
         assert!(start.contains("for attempt in 1 2 3 4 5; do\n") && start.ends_with("exit\n"), "{start}");
@@ -327,9 +228,12 @@ mod tests {
     #[test]
     fn grub_understands_its_scripts() {
         let directory = tempfile::tempdir().unwrap();
-        for text in
-            [grub_start(), grub_wait(), grub_disk(DiskBootReason::Conflict), system().grub(BASE, DEPLOYMENT)]
-        {
+        for text in [
+            grub_start(),
+            grub_wait(),
+            grub_disk(DiskBootReason::Conflict),
+            grub_install(&system(), BASE, DEPLOYMENT),
+        ] {
             let file = directory.path().join("grub.cfg");
             std::fs::write(&file, &text).unwrap();
             let output = std::process::Command::new("grub-script-check").arg(&file).output().unwrap();
@@ -342,7 +246,8 @@ mod tests {
         // COMMAND_LINE_SIZE of x86 is 2048; the image definition's arguments need room too.
         let token = "0".repeat(70);
         let deployment = DeploymentTokens { configuration: &token, report: &token, word: "0123456789abcdef" };
-        let line = system().arguments("http://a-rather-long-name.of-a-server.example.org:8080", deployment);
+        let (system, base) = (system(), "http://a-rather-long-name.of-a-server.example.org:8080");
+        let line = system.arguments(base, &deployment.arguments(&system, base));
         assert!(line.join(" ").len() < 1152, "{line:?}");
     }
 
@@ -353,26 +258,5 @@ mod tests {
         let shape = model::config::shape::install_config();
         let document = model::config::sources::Document::command_line(&one, shape);
         assert!(model::config::sources::check_partial(document).is_ok(), "{one}");
-    }
-
-    #[test]
-    fn words_of_grub_keep_what_is_in_them() {
-        for (word, expected) in
-            [("a=b", "a=b"), ("a b", "'a b'"), ("$a;b", "'$a;b'"), ("it's", r"'it'\''s'"), ("", "''")]
-        {
-            assert_eq!(quoted(word), expected);
-        }
-        for (word, plain) in [
-            (BASE, true),
-            ("https://[2001:db8::1]:8443", true),
-            ("console=ttyS1,115200n8", true),
-            ("${net0/mac}", false),
-            ("a b", false),
-            ("a\nb", false),
-            ("a&&b", false),
-            ("", false),
-        ] {
-            assert_eq!(is_plain(word), plain, "{word}");
-        }
     }
 }

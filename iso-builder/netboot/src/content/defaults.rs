@@ -8,7 +8,7 @@ use base::failure::{Class, Classify, Failure};
 use model::release::Purpose;
 use transfer::server::served_file::ServedFile;
 
-use super::files::MediumFiles;
+use medium::network_boot::files::MediumFiles;
 
 /// In bytes.
 const DEFAULTS: u64 = 16 << 20;

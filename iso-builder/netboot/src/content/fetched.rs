@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::files::refuse_configuration;
 use base::failure::{Class, Classify};
 use base::files::{fill_atomically, removed, write_atomically};
 use base::progress::{Progress, Step};
+use medium::network_boot::files::refuse_configuration;
 use medium::payload_sources::VerifyingReader;
 use medium::reader::MediumReader;
 use model::release::{MANIFEST, Payload, SIGNATURES};
@@ -93,9 +93,9 @@ fn remove_others(media: &Path, kept: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::content::files::MediumFiles;
     use crate::test_support::medium;
     use base::failure::class_of;
+    use medium::network_boot::files::MediumFiles;
     use model::release::MediumKind;
     use testing::medium::SampleMedium;
 

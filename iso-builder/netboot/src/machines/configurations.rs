@@ -20,6 +20,7 @@ use model::machine_documents::MachineDocuments;
 use super::identity_keys::{self, IdentityKey};
 use super::machine::{ConfigurationFit, Machine};
 use crate::protocol;
+use medium::network_boot::MEDIUM;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigurationSource {
@@ -307,7 +308,7 @@ impl SourceReader for DryRunSources<'_> {
     }
 
     fn command_line(&mut self) -> Result<String> {
-        Ok(protocol::parameters("https://server.invalid", protocol::MEDIUM, "0", "0").join(" "))
+        Ok(protocol::parameters("https://server.invalid", MEDIUM, "0", "0").join(" "))
     }
 
     fn fetch(&mut self, _: &SourceRequest) -> Result<Document> {

@@ -13,10 +13,10 @@ use base::progress::Progress;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::content::files::MediumFiles;
 use crate::journal;
 use crate::machines::registry::MachineRegistry;
 use crate::machines::store::StoreUnavailable;
+use medium::network_boot::files::MediumFiles;
 
 /// Answers while the process does.
 pub const LIVE: &str = "/livez";

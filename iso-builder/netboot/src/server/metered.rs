@@ -6,11 +6,11 @@ use std::task::{Context, Poll};
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 
 use super::health::{LIVE, READY};
-use super::router::{GRUB_START, IPXE_START, LOADERS};
 use crate::fleet::query::PAGE;
 use crate::fleet::routes::JSON;
 use crate::metrics::RequestMeter;
-use crate::protocol::{BOOT, CONFIGURATION, GRUB, MEDIUM, REPORT};
+use crate::protocol::{BOOT, CONFIGURATION, GRUB, REPORT};
+use medium::network_boot::{GRUB_START, IPXE_START, LOADERS, MEDIUM};
 
 /// Metrics for Prometheus.
 pub const METRICS: &str = "/metrics";

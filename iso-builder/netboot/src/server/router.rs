@@ -8,6 +8,9 @@ use anyhow::Result;
 use base::failure::causes;
 use base::percent;
 use base::progress::Progress;
+use medium::network_boot::files::MediumFiles;
+use medium::network_boot::system::{BootSystem, is_host};
+use medium::network_boot::{GRUB_START, IPXE_START, LOADERS, MEDIUM};
 use model::config::Secret;
 use model::machine::identity::{real_text, real_uuid};
 use model::machine::{Identity, Mac};
@@ -16,8 +19,7 @@ use uuid::Uuid;
 use super::health::HealthProbe;
 use super::provenance::{RequestProvenance, ServerNames};
 use super::scrapers::AcceptedScrapers;
-use crate::boot::scripts::{self, BootSystem, DeploymentTokens};
-use crate::content::files::MediumFiles;
+use crate::boot::scripts::{self, DeploymentTokens};
 use crate::fleet::audit;
 use crate::fleet::routes::Fleet;
 use crate::journal::{self, JournalEntry, JournalMachine};
@@ -29,16 +31,11 @@ use crate::machines::registry::{BootDecision, MachineRegistry};
 use crate::machines::store::StoreUnavailable;
 use crate::machines::stranger_rate::StrangerVerdict;
 use crate::moment::Moment;
-use crate::protocol::{BOOT, CONFIGURATION, ENROLL, GRUB, MEDIUM};
+use crate::protocol::{BOOT, CONFIGURATION, ENROLL, GRUB};
 use transfer::range::{RangeFields, RangeSelection};
 use transfer::server::response::CachePolicy;
 use transfer::server::served_file::ServedFile;
 
-/// The first scripts of loaders.
-pub const IPXE_START: &str = "/boot.ipxe";
-pub const GRUB_START: &str = "/grub/grub.cfg";
-/// Where loaders are served, for firmware that boots over HTTP.
-pub const LOADERS: &str = "/loaders/";
 /// The longest identifier of a machine, in bytes; a longer one is ignored.
 const LONGEST: usize = 256;
 /// The most cards in a request. iPXE sends five.
@@ -276,8 +273,8 @@ impl Router {
                     word: &booted.deployment,
                 };
                 match loader {
-                    Loader::Ipxe => self.system.ipxe(&base, deployment),
-                    Loader::Grub => self.system.grub(&base, deployment),
+                    Loader::Ipxe => scripts::ipxe_install(&self.system, &base, deployment),
+                    Loader::Grub => scripts::grub_install(&self.system, &base, deployment),
                 }
             }
             (BootAnswer::Disk(why), _) => loader.disk(*why),
@@ -466,12 +463,6 @@ fn enroll(query: &str) -> Option<&str> {
         .find(|(key, _)| *key == ENROLL)
         .map(|(_, token)| token)
         .filter(|token| access_token::is_plain(token))
-}
-
-/// A name or an address with an optional port, and nothing that has a meaning in a script.
-fn is_host(host: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || ".-:[]".contains(c);
-    !host.is_empty() && host.len() <= 255 && host.chars().all(plain)
 }
 
 #[cfg(test)]

@@ -27,11 +27,8 @@ use super::provenance::ServerNames;
 use super::router::Router;
 use super::{state_directory, tls};
 use crate::boot::dnsmasq;
-use crate::boot::loaders;
-use crate::boot::scripts::{BootSystem, is_plain};
 use crate::content::defaults::defaults;
 use crate::content::fetched;
-use crate::content::files::MediumFiles;
 use crate::fleet::entry::FleetEntry;
 use crate::fleet::routes::{Fleet, FleetSources};
 use crate::journal;
@@ -39,6 +36,9 @@ use crate::machines::configurations::{ConfigurationSource, Configurations, stamp
 use crate::machines::registry::MachineRegistry;
 use crate::machines::store::location::{StateLocation, StateLock};
 use crate::moment::Moment;
+use medium::network_boot::files::MediumFiles;
+use medium::network_boot::loaders;
+use medium::network_boot::system::{BootSystem, is_plain};
 use transfer::server::accept::{self, ServerLimits, listen};
 use transfer::server::connection_limit::CLOSING;
 

@@ -25,9 +25,10 @@ use tokio::net::TcpStream;
 
 use super::http::respond;
 use super::metered::route;
-use super::router::{GRUB_START, IPXE_START, LOADERS, Router};
+use super::router::Router;
 use crate::metrics::RequestMeter;
-use crate::protocol::{BOOT, CONFIGURATION, GRUB, MEDIUM};
+use crate::protocol::{BOOT, CONFIGURATION, GRUB};
+use medium::network_boot::{GRUB_START, IPXE_START, LOADERS, MEDIUM};
 use transfer::range::ByteSpan;
 use transfer::server::body::{BodyParts, ResponseBody};
 use transfer::server::served_file::{ContentLocation, ServedFile};

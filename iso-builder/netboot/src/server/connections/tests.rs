@@ -3,11 +3,11 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream as ClientConnections};
 use std::time::{Duration, Instant};
 
-use crate::boot::scripts::BootSystem;
-use crate::content::files::MediumFiles;
 use crate::machines::configurations::Configurations;
 use crate::test_support::{INITRD, medium, write_manifest};
 use base::digest::Digest;
+use medium::network_boot::files::MediumFiles;
+use medium::network_boot::system::BootSystem;
 use medium::payload_sources::{HttpMedium, PayloadSource as _, RetryPolicy};
 use model::release::{MediumKind, Payload, Purpose};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};

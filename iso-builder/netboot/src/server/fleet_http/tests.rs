@@ -6,13 +6,13 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use crate::boot::scripts::BootSystem;
-use crate::content::files::MediumFiles;
 use crate::fleet::routes::Fleet;
 use crate::machines::configurations::{ConfigurationSource, Configurations};
 use crate::server::connections::NetbootConnections;
 use crate::test_support::{NODE, medium};
 use base::progress::Progress;
+use medium::network_boot::files::MediumFiles;
+use medium::network_boot::system::BootSystem;
 use model::config::Secret;
 use model::fleet::RunFailure;
 use model::machine::Identity;

@@ -1,12 +1,12 @@
 use super::*;
-use crate::boot::scripts::BootSystem;
-use crate::content::files::MediumFiles;
 use crate::test_support::{configurations, medium, registry};
 use http_body_util::Empty;
 use hyper::body::Bytes;
 use hyper::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_RANGE, ETAG, HeaderName, IF_NONE_MATCH, RANGE, VARY,
 };
+use medium::network_boot::files::MediumFiles;
+use medium::network_boot::system::BootSystem;
 use model::release::{MediumKind, SIGNATURES};
 use std::net::Ipv4Addr;
 use transfer::server::served_file::ServedFile;

@@ -11,7 +11,7 @@ use model::architecture::Architecture;
 use model::release::Purpose;
 use transfer::server::served_file::ServedFile;
 
-use crate::content::files::MediumFiles;
+use super::files::MediumFiles;
 
 /// Debian's iPXE (package `ipxe`).
 pub const IPXE: &str = "/usr/lib/ipxe";
@@ -120,12 +120,12 @@ fn lack(loaders: NetworkLoaders, name: &str, path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_support::medium;
     use model::release::MediumKind;
+    use testing::medium::SampleMedium;
 
     #[test]
     fn loaders_that_this_host_has_are_served_and_others_are_named() {
-        let sample = medium(MediumKind::Full);
+        let sample = SampleMedium::bootable(MediumKind::Full);
         let files = MediumFiles::open(&sample.tree()).unwrap();
         let directory = tempfile::tempdir().unwrap();
         let loaders = NetworkLoaders::of(Architecture::Amd64);
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_grub_beside_ipxe_is_taken_before_that_of_the_package() {
-        let sample = medium(MediumKind::Full);
+        let sample = SampleMedium::bootable(MediumKind::Full);
         let files = MediumFiles::open(&sample.tree()).unwrap();
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("grubx64.efi"), "GRUB").unwrap();

@@ -19,9 +19,9 @@ use base::failure::{Class, Classify, Failure};
 use base::files::open_entry;
 use model::release::{MANIFEST, MediumKind, Payload, Purpose, Release, SIGNATURES};
 
+use crate::build_output::{iso_name, netboot_names};
+use crate::reader::{MediumImage, MediumReader};
 use formats::iso9660;
-use medium::build_output::{iso_name, netboot_names};
-use medium::reader::{MediumImage, MediumReader};
 use transfer::range::ByteSpan;
 use transfer::server::response::CachePolicy;
 use transfer::server::served_file::ServedFile;
@@ -32,7 +32,6 @@ pub struct MediumFiles {
     table: BTreeMap<String, ServedFile>,
     release: Release,
     digest: Digest,
-    missing: usize,
 }
 
 impl MediumFiles {
@@ -55,28 +54,34 @@ impl MediumFiles {
     fn of(medium: &MediumReader, release: Release) -> Result<Self> {
         medium.is_whole()?;
         refuse_configuration(medium.path(), &release)?;
-        let digest = medium.release_digest();
-        let mut table =
-            BTreeMap::from([(MANIFEST.to_owned(), ServedFile::in_memory(medium.manifest().to_vec()))]);
-        if let Some(signatures) = medium.signatures()? {
-            table.insert(SIGNATURES.to_owned(), ServedFile::in_memory(signatures));
-        }
-        let mut missing = 0;
         let held = FileContainer::by(medium)?;
-        for payload in release.all_payloads() {
-            match held.find(payload, &release)? {
-                Some(served) => {
-                    table.insert(payload.path.clone(), served);
-                }
-                None if is_booted(payload.purpose) => return Err(not_bootable(medium.path(), payload)),
-                None => missing += 1,
-            }
+        let documents = (medium.manifest().to_vec(), medium.signatures()?);
+        let files = Self::gather(release, documents, |payload, release| held.find(payload, release))?;
+        if let Some(payload) = files.lacking().find(|payload| is_booted(payload.purpose)) {
+            return Err(not_bootable(medium.path(), payload));
         }
-        let files = Self { table, release, digest, missing };
         for purpose in [Purpose::Kernel, Purpose::Initrd, Purpose::Rootfs] {
             files.path_of(purpose)?;
         }
         Ok(files)
+    }
+
+    /// The files of `release`, as far as `held` has them, with the bytes of its manifest and of its signatures.
+    pub fn gather(
+        release: Release,
+        (manifest, signatures): (Vec<u8>, Option<Vec<u8>>),
+        mut held: impl FnMut(&Payload, &Release) -> Result<Option<ServedFile>>,
+    ) -> Result<Self> {
+        let manifest = ServedFile::in_memory(manifest);
+        let digest = manifest.sha256;
+        let mut table = BTreeMap::from([(MANIFEST.to_owned(), manifest)]);
+        table.extend(signatures.map(|text| (SIGNATURES.to_owned(), ServedFile::in_memory(text))));
+        for payload in release.all_payloads() {
+            if let Some(served) = held(payload, &release)? {
+                table.insert(payload.path.clone(), served);
+            }
+        }
+        Ok(Self { table, release, digest })
     }
 
     /// The file at a path of the medium.
@@ -105,14 +110,24 @@ impl MediumFiles {
     /// The file at a path of the medium, or at one below the digest of its release, and how long a cache may keep it.
     #[must_use]
     pub fn find(&self, path: &str) -> Option<(&ServedFile, CachePolicy)> {
-        if let Some(served) = self.get(path) {
-            let named = path.rsplit('/').next() == Some(&*served.sha256.to_string());
-            return Some((served, if named { CachePolicy::Immutable } else { CachePolicy::Revalidate }));
-        }
-        let name = path.strip_prefix(&self.folder())?;
+        let served = self.get(self.name(path))?;
+        Some((served, self.policy(path, served.sha256)))
+    }
+
+    /// The path on the medium of what is served at `path`: the same, or what follows the digest of the release.
+    #[must_use]
+    pub fn name<'p>(&self, path: &'p str) -> &'p str {
+        path.strip_prefix(&self.folder()).unwrap_or(path)
+    }
+
+    /// How long a cache may keep the content with this digest, which is served at `path`.
+    #[must_use]
+    pub fn policy(&self, path: &str, sha256: Digest) -> CachePolicy {
+        let name = self.name(path);
         // A release can get further signatures.
-        let policy = if name == SIGNATURES { CachePolicy::Revalidate } else { CachePolicy::Immutable };
-        self.get(name).map(|served| (served, policy))
+        let below_digest = name != path && name != SIGNATURES;
+        let named = path.rsplit('/').next() == Some(&*sha256.to_string());
+        if below_digest || named { CachePolicy::Immutable } else { CachePolicy::Revalidate }
     }
 
     /// The digest of the release with a slash: in front of a path of the medium it names what never changes.
@@ -131,21 +146,26 @@ impl MediumFiles {
         self.digest
     }
 
+    /// The payloads of the manifest that are not here.
+    pub fn lacking(&self) -> impl Iterator<Item = &Payload> {
+        self.release.all_payloads().filter(|payload| self.get(&payload.path).is_none())
+    }
+
     /// How many payloads of the manifest are not on the medium: blobs of images, which installs then take from
     /// elsewhere.
     #[must_use]
     pub fn missing(&self) -> usize {
-        self.missing
+        self.lacking().count()
     }
 
     /// A warning for a medium that leaves payloads to others.
     #[must_use]
     pub fn lack(&self) -> Option<String> {
-        (self.missing > 0).then(|| {
+        let missing = self.missing();
+        (missing > 0).then(|| {
             format!(
-                "{} files of the release, blobs of container images, are not on this medium and answer 404: machines have \
+                "{missing} files of the release, blobs of container images, are not on this medium and answer 404: machines have \
                  to reach the registries of the images; serve a full ISO to install without them",
-                self.missing
             )
         })
     }
@@ -248,7 +268,7 @@ fn not_bootable(medium: &Path, payload: &Payload) -> anyhow::Error {
 }
 
 /// Refuses a medium with an install configuration: whoever reaches the server can read all of the medium.
-pub(crate) fn refuse_configuration(medium: &Path, release: &Release) -> Result<()> {
+pub fn refuse_configuration(medium: &Path, release: &Release) -> Result<()> {
     let Some(payload) = release.payload(Purpose::InstallConfig) else { return Ok(()) };
     Err(Failure::new(Class::Invalid, format!("{} has an install configuration of its own", medium.display()))
         .because(anyhow!("everybody on the network could read {} with its secrets", payload.path))

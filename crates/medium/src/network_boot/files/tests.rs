@@ -1,8 +1,7 @@
 use super::*;
-use crate::test_support::{INITRD, medium, write_manifest};
 use base::failure::{class_of, render};
 use model::release::MediumKind;
-use testing::medium::SampleMedium;
+use testing::medium::{INITRD, SampleMedium};
 
 /// The whole file, read in pieces of `piece` bytes.
 fn content(served: &ServedFile, piece: usize) -> Vec<u8> {
@@ -30,14 +29,14 @@ fn holds_everything(files: &MediumFiles, sample: &SampleMedium) {
 
 #[test]
 fn an_iso_and_a_directory_give_the_same_files() {
-    let sample = medium(MediumKind::Full);
+    let sample = SampleMedium::bootable(MediumKind::Full);
     holds_everything(&MediumFiles::open(&sample.tree()).unwrap(), &sample);
     holds_everything(&MediumFiles::open(&sample.iso()).unwrap(), &sample);
 }
 
 #[test]
 fn a_build_directory_serves_its_iso_and_without_it_the_netboot_set() {
-    let sample = medium(MediumKind::Full);
+    let sample = SampleMedium::bootable(MediumKind::Full);
     let built = tempfile::tempdir().unwrap();
     let copy = |from: &str, to: &str| {
         std::fs::copy(sample.tree().join(from), built.path().join(to)).unwrap();
@@ -60,7 +59,7 @@ fn a_build_directory_serves_its_iso_and_without_it_the_netboot_set() {
 
 #[test]
 fn nothing_is_found_but_by_the_exact_name_of_a_file_of_the_release() {
-    let sample = medium(MediumKind::Full);
+    let sample = SampleMedium::bootable(MediumKind::Full);
     std::fs::write(sample.tree().join("secret"), "not of the release").unwrap();
     let files = MediumFiles::open(&sample.tree()).unwrap();
     for path in [
@@ -85,26 +84,26 @@ fn nothing_is_found_but_by_the_exact_name_of_a_file_of_the_release() {
 
 #[test]
 fn a_net_install_medium_lacks_the_blobs_of_images() {
-    let sample = medium(MediumKind::NetInstall);
+    let sample = SampleMedium::bootable(MediumKind::NetInstall);
     assert_eq!(MediumFiles::open(&sample.iso()).unwrap().missing(), 2);
 }
 
 #[test]
 fn a_medium_that_no_machine_can_boot_from_is_refused() {
-    let sample = medium(MediumKind::Full);
+    let sample = SampleMedium::bootable(MediumKind::Full);
     std::fs::remove_file(sample.tree().join("live/initrd")).unwrap();
     let error = MediumFiles::open(&sample.tree()).unwrap_err();
     assert_eq!(class_of(&error), Class::Invalid);
     assert!(render(&error).contains("it lacks live/initrd"), "{}", render(&error));
-    let mut sample = medium(MediumKind::Full);
+    let mut sample = SampleMedium::bootable(MediumKind::Full);
     sample.release.payloads.retain(|payload| payload.purpose != Purpose::Rootfs);
-    write_manifest(&sample);
+    std::fs::write(sample.tree().join(MANIFEST), sample.release.to_bytes()).unwrap();
     assert_eq!(class_of(&MediumFiles::open(&sample.tree()).unwrap_err()), Class::Invalid);
 }
 
 #[test]
 fn a_file_of_another_length_is_refused() {
-    let sample = medium(MediumKind::Full);
+    let sample = SampleMedium::bootable(MediumKind::Full);
     std::fs::write(sample.tree().join("live/initrd"), "short").unwrap();
     for path in [sample.tree(), sample.iso()] {
         let error = MediumFiles::open(&path).unwrap_err();
@@ -124,10 +123,10 @@ fn a_medium_whose_configuration_everybody_could_read_is_refused() {
 
 #[test]
 fn a_file_of_another_directory_is_not_served_whatever_its_length() {
-    let sample = medium(MediumKind::Full);
+    let sample = SampleMedium::bootable(MediumKind::Full);
     let outside = tempfile::tempdir().unwrap();
     let (secret, initrd) = (outside.path().join("secret"), sample.tree().join("live/initrd"));
-    std::fs::write(&secret, vec![b's'; crate::test_support::INITRD.len()]).unwrap();
+    std::fs::write(&secret, vec![b's'; INITRD.len()]).unwrap();
     std::fs::remove_file(&initrd).unwrap();
     std::os::unix::fs::symlink(&secret, &initrd).unwrap();
     let error = format!("{:#}", MediumFiles::open(&sample.tree()).unwrap_err());
@@ -140,7 +139,7 @@ fn a_file_of_another_directory_is_not_served_whatever_its_length() {
 
 #[test]
 fn the_signatures_of_a_signed_release_are_served_and_nothing_in_their_place() {
-    let sample = medium(MediumKind::Full);
+    let sample = SampleMedium::bootable(MediumKind::Full);
     assert!(MediumFiles::open(&sample.tree()).unwrap().get(SIGNATURES).is_none());
     let path = sample.tree().join(SIGNATURES);
     // On an ISO, newlines follow.
