@@ -13,7 +13,7 @@ use base::progress::{Progress, Step};
 use medium::network_boot::files::refuse_configuration;
 use medium::payload_sources::VerifyingReader;
 use medium::reader::MediumReader;
-use model::release::{MANIFEST, Payload, SIGNATURES};
+use model::release::{MANIFEST, Payload, Purpose, SIGNATURES};
 
 /// The directory below `--state`.
 const MEDIA: &str = "media";
@@ -27,34 +27,45 @@ pub fn copy(medium: &MediumReader, state: &Path, progress: &Progress) -> Result<
     }
     let media = state.join(MEDIA);
     let copy = media.join(medium.release_digest().to_string());
-    if copy.join(MANIFEST).exists() {
-        // A release can be signed after it was fetched.
-        keep_signatures(medium, &copy)?;
-    } else {
-        fetch(medium, &copy, progress)?;
+    let release = medium.release()?;
+    refuse_configuration(medium.path(), &release)?;
+    // Files that an earlier start fetched were compared then.
+    let is_there = |payload: &&Payload| {
+        fs::metadata(copy.join(&payload.path)).is_ok_and(|file| file.len() == payload.size)
+    };
+    let wanted: Vec<_> = release.carried_payloads().filter(|payload| !is_there(payload)).collect();
+    if !wanted.is_empty() {
+        fetch(medium, &wanted, &copy, progress)?;
     }
+    // A release can be signed after it was fetched.
+    keep_signatures(medium, &copy)?;
+    // Last, so that a directory with a manifest has everything else.
+    write_atomically(&copy.join(MANIFEST), medium.manifest(), MODE)?;
     remove_others(&media, &copy)?;
     Ok(Some(copy))
 }
 
-fn fetch(medium: &MediumReader, copy: &Path, progress: &Progress) -> Result<()> {
-    let release = medium.release()?;
-    refuse_configuration(medium.path(), &release)?;
-    let payloads = release.carried_payloads();
-    let total = payloads.clone().map(|payload| payload.size).sum();
+/// Fetches the payloads into the directory `copy`. The server may lack blobs of container images, as a node does that is of
+/// another role: machines get those from registries.
+fn fetch(medium: &MediumReader, payloads: &[&Payload], copy: &Path, progress: &Progress) -> Result<()> {
+    let total = payloads.iter().map(|payload| payload.size).sum();
     let mut step = progress.step("medium", format!("Fetching {}", medium.path().display()), Some(total));
     for payload in payloads {
-        // Files that an earlier start fetched were compared then.
-        match fs::metadata(copy.join(&payload.path)) {
-            Ok(there) if there.len() == payload.size => step.advance(payload.size),
-            _ => fetch_payload(medium, payload, copy, &mut step)?,
+        match medium.open_payload(payload) {
+            Ok(content) => fetch_payload(medium, payload, content, copy, &mut step)?,
+            Err(error) if payload.purpose == Purpose::ImageBlob && is_missing(&error) => {
+                step.advance(payload.size);
+            }
+            Err(error) => return Err(error),
         }
     }
-    keep_signatures(medium, copy)?;
-    // Last, so that a directory with a manifest is whole.
-    write_atomically(&copy.join(MANIFEST), medium.manifest(), MODE)?;
     step.done();
     Ok(())
+}
+
+fn is_missing(error: &anyhow::Error) -> bool {
+    let kinds = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind);
+    kinds.into_iter().any(|kind| kind == io::ErrorKind::NotFound)
 }
 
 /// Makes the signatures of the copy those that the medium has.
@@ -68,9 +79,14 @@ fn keep_signatures(medium: &MediumReader, copy: &Path) -> Result<()> {
     }
 }
 
-fn fetch_payload(medium: &MediumReader, payload: &Payload, copy: &Path, step: &mut Step) -> Result<()> {
+fn fetch_payload(
+    medium: &MediumReader,
+    payload: &Payload,
+    mut content: Box<dyn Read + Send>,
+    copy: &Path,
+    step: &mut Step,
+) -> Result<()> {
     let source = medium.path().display().to_string();
-    let mut content: Box<dyn Read> = medium.open_payload(payload)?;
     let target = copy.join(&payload.path);
     let what = format!("fetching {} of {source}", payload.path);
     fill_atomically(&target, MODE, |file| {
@@ -155,6 +171,27 @@ mod tests {
         let error = fetched(&server.url(), "tree/", state.path()).unwrap_err();
         assert_eq!(class_of(&error), Class::Invalid);
         assert_eq!(fs::read_dir(state.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn blobs_that_the_server_lacks_are_left_to_registries_and_fetched_once_it_has_them() {
+        let sample = medium(MediumKind::Full);
+        let server = sample.served();
+        let state = tempfile::tempdir().unwrap();
+        let blob = sample.release.payloads(Purpose::ImageBlob).next().unwrap();
+        let (path, aside) = (sample.tree().join(&blob.path), state.path().join("aside"));
+        fs::rename(&path, &aside).unwrap();
+        for (lacking, back) in [(1, true), (0, false)] {
+            let copy = fetched(&server.url(), "tree/", state.path()).unwrap();
+            assert_eq!(MediumFiles::open(&copy).unwrap().missing(), lacking);
+            if back {
+                fs::rename(&aside, &path).unwrap();
+            }
+        }
+        fs::remove_dir_all(state.path().join(MEDIA)).unwrap();
+        fs::remove_file(sample.tree().join("live/vmlinuz")).unwrap();
+        let error = fetched(&server.url(), "tree/", state.path()).unwrap_err();
+        assert_eq!(class_of(&error), Class::Verification, "no machine boots without it");
     }
 
     #[test]
