@@ -44,6 +44,9 @@ pub use effects::{DiskOpener, RunEffects};
 pub use payload::import::{
     IMAGES_SPARE_ROOM, ImportOutcome, MissingImages, RunningContainerd, import_missing, missing_images,
 };
+pub use payload::install_files::{
+    forget_install_files, install_files, install_files_directory, keep_install_files,
+};
 pub use payload::node_files::{DEFAULTS, DOCUMENT};
 pub use payload::seed::seed_store;
 pub use payload::slot_source::SlotSource;

@@ -22,6 +22,7 @@ use super::disk::system_disks::SystemDisks;
 use super::disk::table;
 use super::disk::wipe;
 use super::effects::RunEffects;
+use super::payload::install_files::keep_install_files;
 use super::payload::node_files::{InstallLog, NodeFiles};
 use super::payload::slot::SlotContent;
 use super::resume::journal::Journal;
@@ -279,9 +280,26 @@ impl Run<'_, '_> {
             self.identity.write(root)?;
             Journal::remove(root)
         })?;
+        self.keep_install_files()?;
         self.store_log()?;
         self.effects.host.complete(self.effects.runner, &self.system)?;
         device::barrier(&self.system)
+    }
+
+    /// Keeps what other machines need to be installed from this node. It works without that.
+    fn keep_install_files(&self) -> Result<()> {
+        let RunEffects { source, progress, .. } = *self.effects;
+        let release = &self.plan.release;
+        let lacking = self.mounted(PartitionName::Persistent, MountAccess::Write, |var| {
+            keep_install_files(var, (&**release, release.digest()), source)
+        })?;
+        for lack in lacking {
+            progress.note(
+                "node",
+                format!("The node does not keep a file for installs of other machines: {lack}"),
+            );
+        }
+        Ok(())
     }
 
     /// Stores the log on a node; copies of a disk would all have that of the first.

@@ -291,7 +291,9 @@ fn describe(step: &Step) -> String {
         Step::Unpack { images } => {
             format!("unpack {} container images, with the containerd of this system", images.len())
         }
-        Step::Node => "write the node document, the identity and the log".into(),
+        Step::Node => {
+            "write the node document, the identity, the log and what installs of other machines need".into()
+        }
         Step::BootCode { .. } => "write GRUB for BIOS".into(),
         Step::Prove => "check the table, the boot files and the node document on the disk".into(),
         Step::Commit => "write the one sector that makes the disk bootable".into(),

@@ -50,7 +50,7 @@ pub enum Step {
     Unpack {
         images: Vec<UnpackedImage>,
     },
-    /// Write the node document and the log.
+    /// Write the node document, the log, and the files of the release that only installs need.
     Node,
     /// Write GRUB for BIOS.
     BootCode {

@@ -17,7 +17,7 @@ use base::failure::{Class, Classify, Failure};
 use base::files;
 use base::progress::{Progress, Step};
 use base::size::ByteSize;
-use install::execute::slot_payloads;
+use install::execute::{install_files, slot_payloads};
 use machine::paths::below;
 use machine::update_state::ReleaseId;
 use medium::patches::ReleasePatch;
@@ -27,6 +27,7 @@ use medium::payload_sources::{
 };
 use model::release::{MANIFEST, Payload, Purpose, SIGNATURES};
 use model::release_manifest::ReleaseManifest;
+use transfer::download::is_absent;
 use walkdir::WalkDir;
 
 pub(super) const DIRECTORY: &str = "/var/lib/nqrust/update/fetched";
@@ -110,8 +111,18 @@ impl<'a> KeptSource<'a> {
 
     /// Fetches the missing parts of the OS of `release` now; afterwards the source is not needed.
     pub fn fetch(&self, release: &ReleaseManifest) -> Result<()> {
-        for payload in slot_payloads(release).into_iter().chain(release.hardware()) {
+        for payload in slot_payloads(release) {
             self.keep(payload)?;
+        }
+        for payload in install_files(release) {
+            // A directory, or a node of an earlier version, may lack what only installs need.
+            let optional = payload.purpose != Purpose::Hardware;
+            match self.keep(payload) {
+                Err(error) if optional && (self.place(payload).is_none() || is_absent(&error)) => {
+                    self.progress.note("fetch", format!("{error:#}"));
+                }
+                kept => drop(kept?),
+            }
         }
         self.keep_signatures(release.signatures())?;
         let manifest = self.directory.join(MANIFEST);

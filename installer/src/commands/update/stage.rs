@@ -11,11 +11,13 @@ use base::failure::{Class, Failure};
 use base::program::Context;
 use cluster::version_skew::KubernetesStep;
 use cluster::version_step::keep_running;
+use install::execute::{forget_install_files, keep_install_files};
 use machine::unsigned_record::UnsignedRecord;
 use machine::update_state::ReleaseId;
 use medium::payload_sources::PayloadSource;
 use model::boot::Slot;
 use model::release::Release;
+use model::release_manifest::ReleaseManifest;
 use node::update::{
     KeptSource, OfferStatus, UpdateLock, UpdatedNode, fetched, forget, kubernetes_step, patched,
 };
@@ -68,12 +70,31 @@ pub(super) fn stage_on(
     let from: &dyn PayloadSource = if node.slots.running == Slot::Recovery { source.as_ref() } else { &kept };
     patched::stage(node, release, from, &context.progress, &cancel)?;
     add_images(&offered, &cancel, context)?;
+    if node.slots.running != Slot::Recovery {
+        keep_install_files_of(node, release, from, context)?;
+    }
     forget(root)?;
     context.tell(
         "update",
         &format!("{} {} is in slot {slot}, and every byte was read back.", release.name, release.version),
     );
     Ok(true)
+}
+
+/// Keeps what other machines need to be installed from this node once it runs `release`, and of the release that runs now.
+fn keep_install_files_of(
+    node: &UpdatedNode,
+    release: &ReleaseManifest,
+    source: &dyn PayloadSource,
+    context: &Context,
+) -> Result<()> {
+    let var = Path::new("/var");
+    for lack in keep_install_files(var, (&**release, release.digest()), source)? {
+        context
+            .progress
+            .note("update", format!("This node does not keep a file for installs of other machines: {lack}"));
+    }
+    forget_install_files(var, &[release.digest(), node.release.digest()])
 }
 
 /// Lets the Kubernetes that runs go on under `offered`, which brings another.

@@ -4,6 +4,7 @@ mod direct;
 mod expand;
 pub(super) mod image;
 pub(super) mod import;
+pub(super) mod install_files;
 pub(super) mod node_files;
 pub(super) mod readback;
 pub(super) mod seed;

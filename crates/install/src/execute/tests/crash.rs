@@ -8,6 +8,7 @@ use nqrust_checker::{BootCode, Expected, File, Hash, Part, Slot, System, Verdict
 
 use super::doubles::{Ext4Machine, Recording, copy_data};
 use super::*;
+use crate::execute::install_files;
 use crate::plan::{FatContent, PlannedContent, SlotGeometry, Step};
 use base::digest::Digest;
 use formats::verity::VerityTree;
@@ -186,6 +187,9 @@ fn expected(bench: &Bench) -> Expected {
         }
     }
     assert!(esp.len() > 5 && slots.len() == 2 && stored.len() == 3);
+    let kept = format!("lib/nqrust/release/{}", bench.plan.release.digest());
+    let files = install_files(&bench.plan.release);
+    stored.extend(files.map(|payload| known(format!("{kept}/{}", payload.path), payload)));
     let (length, digest) = hash(image);
     let file = |path: &str, bytes: &[u8]| File { path: path.into(), content: Some(hash(bytes)) };
     let node = vec![
