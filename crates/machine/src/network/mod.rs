@@ -6,6 +6,7 @@
 
 pub mod activate;
 pub mod addresses;
+pub mod exposed;
 mod keyfile;
 
 use std::net::Ipv4Addr;

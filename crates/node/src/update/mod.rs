@@ -12,7 +12,8 @@
 //! | [`patched`] | a release whose OS image is made from the one that runs and a patch |
 //! | [`tried_release`] | the result of the release that was tried; pure |
 //! | [`fetched`] | a release that came over a network, kept until it is in a slot |
-//! | [`serve`] | that release as the source of other nodes |
+//! | [`release_files`] | the files of a release that this node has, fetched or in its slots |
+//! | [`serve`] | this node as the source of other nodes, and of machines that have no system |
 //! | [`stage`] | the progress of an update, for status and reports; pure |
 //! | [`cluster_report`] | the same for the cluster; pure |
 //! | [`lock`] | one update at a time |
@@ -28,6 +29,7 @@ pub mod hardware;
 pub mod lock;
 pub mod offer;
 pub mod patched;
+pub mod release_files;
 pub mod room;
 pub mod serve;
 pub mod slots;

@@ -9,7 +9,7 @@ use anyhow::Result;
 use super::cluster_arguments::{ClusterArgs, FromPodArgs};
 use crate::app::gather::UnsignedArgs;
 use crate::app::root_only;
-use crate::commands::update::{self, PodAccess, ResetRequest, UpdateRequest};
+use crate::commands::update::{self, PodAccess, ResetRequest, ServeRequest, UpdateRequest};
 use base::digest::Digest;
 use base::listen;
 use base::program::Context;
@@ -35,15 +35,21 @@ enum UpdateCommand {
         #[command(flatten)]
         run: RunArgs,
     },
-    /// Serve the release that was fetched to other nodes, until it is interrupted; they name this node's URL with `--from`.
+    /// Serve the release that was fetched, else the one that runs, to other nodes and to machines without a system, until it is
+    /// interrupted.
     ///
-    /// The OS and the container images that this node has are served over http to whoever asks, and nothing else. Other nodes check
-    /// every byte by the digests of the release, and the release by its signatures; the digest of an unsigned one is printed for their
-    /// `--sha256`.
+    /// Nodes name this node's URL with `--from`; machines boot from its `/boot.ipxe` or `/grub/grub.cfg`, and `iso-builder serve` takes
+    /// its URL as a medium. The files of the release and the container images that this node has are served over http to whoever asks,
+    /// and nothing else. Readers check every byte by the digests of the release, and the release by its signatures; the digest of an
+    /// unsigned one is printed for `--sha256`.
     Serve {
         /// Address and port to listen on.
         #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:7480", value_parser = |text: &str| listen::address(text, 7480))]
         listen: SocketAddr,
+        /// Where the installer of a machine that boots from this node gets its configuration: every machine reads this URL in its boot
+        /// script. Without it the installer asks on its console.
+        #[arg(long, value_name = "URL")]
+        config_url: Option<String>,
         #[command(flatten)]
         unsigned: UnsignedArgs,
     },
@@ -197,8 +203,9 @@ impl UpdateArgs {
             UpdateCommand::Fetch { offer, run } => {
                 run.in_unit(|wait| update::fetch(&offer.request(), wait, context))
             }
-            UpdateCommand::Serve { listen, unsigned } => {
-                update::serve_fetched(listen, unsigned.allow_unsigned, context)
+            UpdateCommand::Serve { listen, config_url, unsigned } => {
+                let request = ServeRequest { listen, allow_unsigned: unsigned.allow_unsigned, config_url };
+                update::serve_release(request, context)
             }
             UpdateCommand::Stage { from, allow, run } => {
                 run.in_unit(|wait| update::stage(&allow.request(from), wait, context))

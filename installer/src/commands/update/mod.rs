@@ -49,7 +49,7 @@ pub(crate) use report::tell_fleet;
 pub(crate) use reset::{ResetRequest, cancel_reset, reset};
 pub(crate) use restart::reboot;
 pub(crate) use rollout::{Announcement, ClusterRequest, PATIENCE, come_back};
-pub(crate) use serve::serve_fetched;
+pub(crate) use serve::{ServeRequest, serve_release};
 pub(crate) use stage::stage;
 pub(crate) use start::{roll_back, start};
 pub(crate) use status::status;

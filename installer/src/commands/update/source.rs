@@ -8,7 +8,7 @@ use crate::app::gather::take_proxies;
 use crate::app::registries;
 use base::digest::Digest;
 use base::failure::{Class, Failure};
-use install::execute::slot_payloads;
+use install::execute::{SlotSource, slot_payloads};
 use medium::artifact::{ArtifactReference, LAYOUT};
 use medium::payload_sources::{
     Chain, JudgedRelease, LocalMedium, PayloadSource, RetryPolicy, is_url, open_release, read_release,
@@ -69,6 +69,12 @@ impl OpenedRelease {
         let expected = Some(sha256.unwrap_or(digest));
         let JudgedRelease { release, trust } = read_release(&source, expected, store)?;
         Ok(Self { source: Box::new(source), release, trust, pinned: true })
+    }
+
+    /// Opens the release of `slot`, and judges it by the keys of `store`.
+    pub(super) fn in_slot(slot: SlotSource, store: &TrustStore) -> Result<Self> {
+        let JudgedRelease { release, trust } = read_release(&slot, None, store)?;
+        Ok(Self { source: Box::new(slot), release, trust, pinned: true })
     }
 
     fn in_registry(

@@ -6,6 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 
 use anyhow::{Context, Result};
+use transfer::range::ByteSpan;
 
 /// No file that is read here is longer.
 const FILE_BYTES_MAX: u64 = 1 << 30;
@@ -23,39 +24,57 @@ impl<'a> FatReader<'a> {
     }
 
     pub(crate) fn file(&self, path: &str) -> Result<Vec<u8>> {
-        self.read(path).map(|(bytes, _)| bytes)
+        let mut bytes = Vec::new();
+        self.read(path, |piece, _| bytes.extend_from_slice(piece))?;
+        Ok(bytes)
     }
 
     /// The content of a file that is no longer than a cluster, and where it begins on the disk, in bytes.
     pub(crate) fn placed(&self, path: &str) -> Result<(Vec<u8>, u64)> {
-        self.read(path)
+        let (mut bytes, mut start) = (Vec::new(), 0);
+        self.read(path, |piece, place| {
+            bytes.extend_from_slice(piece);
+            start = place;
+        })?;
+        Ok((bytes, start))
     }
 
-    /// The content, and where the last read that gave some of it began.
-    fn read(&self, path: &str) -> Result<(Vec<u8>, u64)> {
+    /// Where on the disk the content is, in its order.
+    pub(crate) fn spans(&self, path: &str) -> Result<Vec<ByteSpan>> {
+        let mut spans: Vec<ByteSpan> = Vec::new();
+        self.read(path, |piece, start| {
+            let end = start + piece.len() as u64;
+            match spans.last_mut() {
+                Some(last) if last.end == start => last.end = end,
+                _ => spans.push(ByteSpan { start, end }),
+            }
+        })?;
+        Ok(spans)
+    }
+
+    /// Gives `take` the content, piece by piece, and where on the disk each piece begins.
+    fn read(&self, path: &str, mut take: impl FnMut(&[u8], u64)) -> Result<()> {
         let last = Cell::new(0);
         let part = DiskPart { volume: *self, position: 0, last: &last };
         let volume =
             fatfs::FileSystem::new(part, fatfs::FsOptions::new()).context("opening a FAT file system")?;
         let opened = volume.root_dir().open_file(path);
-        let mut bytes = Vec::new();
-        let mut place = 0;
         let read = opened.and_then(|mut file| {
-            let mut buffer = vec![0; 1 << 20];
+            let (mut buffer, mut length) = (vec![0; 1 << 20], 0);
             loop {
                 let count = file.read(&mut buffer)?;
                 if count == 0 {
                     return Ok(());
                 }
-                place = last.get();
-                bytes.extend_from_slice(&buffer[..count]);
-                if bytes.len() as u64 > FILE_BYTES_MAX {
+                // The last read of the disk was that of these bytes; those of the file table are before it.
+                take(&buffer[..count], last.get());
+                length += count as u64;
+                if length > FILE_BYTES_MAX {
                     return Err(io::Error::other("it is too long"));
                 }
             }
         });
-        read.with_context(|| format!("reading {path}"))?;
-        Ok((bytes, place))
+        read.with_context(|| format!("reading {path}"))
     }
 }
 

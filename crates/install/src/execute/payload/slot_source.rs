@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 
@@ -19,6 +20,8 @@ use medium::signatures;
 use model::boot::grub::{INITRD_FILE, KERNEL_FILE};
 use model::release::{MANIFEST, Payload, Purpose, SIGNATURES};
 use model::release_manifest::ReleaseManifest;
+use transfer::range::ByteSpan;
+use transfer::server::served_file::ServedFile;
 
 /// The slot at the start of a partition or an array, with the release that its boot volume tells.
 #[allow(missing_debug_implementations)]
@@ -43,6 +46,21 @@ impl SlotSource {
 }
 
 impl SlotSource {
+    /// The payload as other machines get it: the OS image in the form of media, kernel or initrd; none for others. The content may be
+    /// something else: the image of media is in a slot only if that was written from it, until its room is used otherwise.
+    pub fn served(&self, payload: &Payload) -> Result<Option<ServedFile>> {
+        let spans = match (payload.purpose, boot_file(payload.purpose)) {
+            (Purpose::Rootfs, _) => {
+                let start = SlotGeometry::of(&self.partition).stored(self.release.expanded.size);
+                vec![ByteSpan { start, end: start + payload.size }]
+            }
+            (_, Some(name)) => boot_volume(&self.file, &self.partition).spans(name)?,
+            (_, None) => return Ok(None),
+        };
+        let file = Arc::new(self.file.try_clone()?);
+        Ok(Some(ServedFile::spans(file, spans.into(), payload.sha256)))
+    }
+
     /// The device through which the slot is read once it runs.
     ///
     /// # Errors

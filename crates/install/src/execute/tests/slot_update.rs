@@ -153,6 +153,26 @@ fn a_slot_gives_its_manifest_and_its_signatures_as_they_came() {
     assert_eq!(source().signatures().unwrap(), None);
 }
 
+/// Other machines get these from a node that serves its release, so the room behind the image is left as it is.
+#[test]
+fn a_slot_has_the_os_in_the_form_of_media_after_it_was_written_from_that() {
+    let bench = Bench::new();
+    let disk = TestDisk::other(&bench.plan.disk, tempfile::NamedTempFile::new().unwrap());
+    write(&bench, &disk, &version("2")).unwrap();
+    let source = slot_source(&bench, &disk);
+    for (payload, bytes) in testing::release::contents() {
+        let served = source.served(payload).unwrap();
+        let in_slot = [Purpose::Rootfs, Purpose::Kernel, Purpose::Initrd].contains(&payload.purpose);
+        assert_eq!(served.is_some(), in_slot, "{}", payload.path);
+        let Some(served) = served else { continue };
+        let (mut found, mut piece) = (Vec::new(), vec![0; 100_000]);
+        while let count @ 1.. = served.read_at(&mut piece, found.len() as u64).unwrap() {
+            found.extend_from_slice(&piece[..count]);
+        }
+        assert!(found == *bytes, "{}", payload.path);
+    }
+}
+
 fn slot_source(bench: &Bench, disk: &TestDisk) -> SlotSource {
     let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(disk.file()));
     SlotSource::open(path.as_ref(), root_b(bench)).unwrap()
