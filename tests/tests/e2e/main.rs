@@ -35,6 +35,7 @@ mod recovery;
 mod reinstall;
 mod reproducible;
 mod serve;
+mod site;
 mod trust;
 mod update;
 mod zoo;
