@@ -1,4 +1,4 @@
-//! The packages of Debian that a node runs, unpacked once for each suite and kept in the user's cache.
+//! Packages of Debian as a tree of files, such as those that a node runs: unpacked once for each suite and kept in the user's cache.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -58,10 +58,16 @@ const LIMIT: Duration = Duration::from_secs(600);
 pub struct BaseTree(PathBuf);
 
 impl BaseTree {
-    /// The tree of the suite of the default image.
+    /// The tree of a node.
     pub fn cached() -> Result<Self> {
+        Self::of(&PACKAGES, SETTLED)
+    }
+
+    /// The tree of these packages of the suite of the default image, with what they need. `settled` does the work of the packages' own
+    /// scripts, in the directory of the tree.
+    pub fn of(packages: &[&str], settled: &str) -> Result<Self> {
         let suite = suite()?;
-        let content = Digest::of(format!("{PACKAGES:?}{SETTLED}").as_bytes()).to_string();
+        let content = Digest::of(format!("{packages:?}{settled}").as_bytes()).to_string();
         let directory = paths::cache()?.join("native-cluster");
         fs::create_dir_all(&directory).with_context(|| format!("making {}", directory.display()))?;
         let name = format!("{suite}-{}", &content[..12]);
@@ -71,7 +77,7 @@ impl BaseTree {
             if new.exists() {
                 fs::remove_dir_all(&new).with_context(|| format!("clearing {}", new.display()))?;
             }
-            make(&suite, &new)?;
+            make(&suite, packages, settled, &new)?;
             fs::rename(&new, &made)?;
         }
         Ok(Self(made))
@@ -83,13 +89,13 @@ impl BaseTree {
     }
 }
 
-fn make(suite: &str, directory: &Path) -> Result<()> {
+fn make(suite: &str, packages: &[&str], settled: &str, directory: &Path) -> Result<()> {
     let mut unpack = Command::new("mmdebstrap");
     unpack.args(["--quiet", "--variant=extract", "--format=directory", "--architectures=amd64"]);
-    unpack.arg(format!("--include={}", PACKAGES.join(","))).arg(suite).arg(directory);
+    unpack.arg(format!("--include={}", packages.join(","))).arg(suite).arg(directory);
     programs::run(&mut unpack, LIMIT)?.success("unpacking the packages of Debian")?;
     let mut settle = Command::new("sh");
-    settle.args(["-euc", SETTLED]).current_dir(directory);
+    settle.args(["-euc", settled]).current_dir(directory);
     programs::run(&mut settle, LIMIT)?.success("settling the packages of Debian").map(drop)
 }
 

@@ -118,6 +118,13 @@ impl TestCluster {
         Ok(())
     }
 
+    /// Lets every node that is installed from now on have an image with these files.
+    pub fn add_tree_image(&mut self, tree: &BaseTree, name: &str) -> Result<()> {
+        let directory = self.directory.join(format!("image-{}", self.pod_images.len()));
+        self.pod_images.push(pod_image::make_of_tree(&directory, tree, name)?);
+        Ok(())
+    }
+
     /// Lets every node that is installed from now on have the image of an OCI image layout.
     pub fn add_layout(&mut self, layout: &Path) -> Result<()> {
         let archive = self.directory.join(format!("image-{}.tar", self.pod_images.len()));

@@ -1,7 +1,8 @@
 //! kubectl as the administrator of the cluster runs it: on the switch, at the virtual address.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -28,9 +29,16 @@ impl Kubectl {
 
     /// Runs it with these arguments, successful or not.
     pub fn call(&self, arguments: &[&str], input: &str) -> Result<ProgramOutput> {
-        let mut command = self.network.command(&self.program.display().to_string());
-        command.arg("--kubeconfig").arg(&self.access).args(arguments).env("HOME", "/nonexistent");
-        programs::run_with_input(&mut command, input.as_bytes(), LIMIT)
+        let mut command = self.like(&self.program);
+        programs::run_with_input(command.args(arguments), input.as_bytes(), LIMIT)
+    }
+
+    /// Another program that takes `--kubeconfig`, with the same network and access.
+    #[must_use]
+    pub fn like(&self, program: &Path) -> Command {
+        let mut command = self.network.command(&program.display().to_string());
+        command.arg("--kubeconfig").arg(&self.access).env("HOME", "/nonexistent");
+        command
     }
 
     /// Writes a ConfigMap of this name, as a client that gives up after two seconds.

@@ -27,7 +27,13 @@ pub(super) fn make(directory: &Path, base: &BaseTree) -> Result<PathBuf> {
     for name in PROGRAMS {
         symlink("busybox", programs_of.join(name))?;
     }
-    archive(&image, POD_IMAGE, &json!({ "Env": ["PATH=/bin"] }), &directory.join("busybox.tar"))
+    archive(
+        &image,
+        &image.join("tree"),
+        POD_IMAGE,
+        &json!({ "Env": ["PATH=/bin"] }),
+        &directory.join("busybox.tar"),
+    )
 }
 
 /// Writes the archive of an image that has `program`, a static one, and nothing else, and starts it.
@@ -36,7 +42,14 @@ pub(super) fn make_of_program(directory: &Path, program: &Path, name: &str) -> R
     place(program, &image.join("tree/bin"))?;
     let own = program.file_name().unwrap_or_default().to_string_lossy();
     let config = json!({ "Entrypoint": [format!("/bin/{own}")] });
-    archive(&image, name, &config, &directory.join(format!("{own}.tar")))
+    archive(&image, &image.join("tree"), name, &config, &directory.join(format!("{own}.tar")))
+}
+
+/// Writes the archive of an image that has the files of `tree`, all of them root's.
+pub(super) fn make_of_tree(directory: &Path, tree: &BaseTree, name: &str) -> Result<PathBuf> {
+    fs::create_dir_all(directory)?;
+    let config = json!({ "Env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"] });
+    archive(directory, tree.path(), name, &config, &directory.join("image.tar"))
 }
 
 /// Puts a program into a directory of an image.
@@ -48,9 +61,9 @@ fn place(program: &Path, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes the archive of the image whose files are in `tree` of the directory `image`.
-fn archive(image: &Path, name: &str, config: &Value, archive: &Path) -> Result<PathBuf> {
-    pack(&image.join("layer.tar"), &image.join("tree"), &["."])?;
+/// Writes the archive of the image whose files are in `tree`; `image` is a directory for its parts.
+fn archive(image: &Path, tree: &Path, name: &str, config: &Value, archive: &Path) -> Result<PathBuf> {
+    pack(&image.join("layer.tar"), tree, &["."])?;
     let (digest, _) = Digest::of_reader(fs::File::open(image.join("layer.tar"))?)?;
     let config = json!({
         "architecture": "amd64",

@@ -83,13 +83,18 @@ pub struct AdministratorNetwork {
 impl AdministratorNetwork {
     /// A listener there, at the address of the administrator.
     pub fn listen(self, port: u16) -> Result<TcpListener> {
+        Ok(self.within(|| TcpListener::bind((Switch::ADMINISTRATOR, port)))??)
+    }
+
+    /// Does `work` of this process there; threads that it starts are there too.
+    pub fn within<T: Send>(self, work: impl FnOnce() -> T + Send) -> Result<T> {
         let network = fs::File::open(format!("/proc/{}/ns/net", self.process))?;
-        let listen = || -> Result<TcpListener> {
+        let enter = || -> Result<T> {
             setns(network, CloneFlags::CLONE_NEWNET)?;
-            Ok(TcpListener::bind((Switch::ADMINISTRATOR, port))?)
+            Ok(work())
         };
-        thread::scope(|scope| scope.spawn(listen).join())
-            .unwrap_or_else(|_| bail!("listening on port {port} has panicked"))
+        thread::scope(|scope| scope.spawn(enter).join())
+            .unwrap_or_else(|_| bail!("what was done in the network of the nodes has panicked"))
     }
 
     #[must_use]

@@ -6,9 +6,10 @@
 //! return. A second cluster has management nodes that were workers before ([`promotion`]), and a disk that is full ([`full_disk`]); in a third one
 //! nodes leave for an update ([`rollout`]); a fourth one moves to another minor version ([`versions`]); a fifth one is updated by
 //! system-upgrade-controller ([`controller`]), after all its nodes were asked whether they could take the release ([`rollout_check`]); in the pods of a sixth one images are built
-//! ([`builders`]). How long each part took and how
+//! ([`builders`]), and in a seventh one boot servers run ([`boot_servers`]). How long each part took and how
 //! much memory the nodes' processes have is in `figures.txt` of the artifacts.
 
+mod boot_servers;
 mod builders;
 mod contested;
 mod controller;
@@ -111,6 +112,22 @@ fn the_pods_of_an_indexed_job_build_variants_and_share_their_steps() {
             in_namespaces(artifacts, builders::nodes(), KubernetesRelease::built()?, |cluster, figures| {
                 builders::check(cluster, &directory, figures)
             })
+        });
+    }
+}
+
+#[test]
+#[ignore = "a seventh cluster, with a database and boot servers in it, which takes minutes: `make soak` runs it"]
+fn boot_servers_of_the_chart_install_each_machine_once_while_pods_and_the_database_go() {
+    if may_run() {
+        scenario_alone("kubernetes-boot-servers", |artifacts| {
+            let directory = artifacts.disk("servers");
+            in_namespaces(
+                artifacts,
+                boot_servers::nodes(),
+                KubernetesRelease::built()?,
+                |cluster, figures| boot_servers::check(cluster, &directory, figures),
+            )
         });
     }
 }
