@@ -175,6 +175,21 @@ fn every_login_knows_the_name_that_shows_the_node() {
 }
 
 #[test]
+fn the_metrics_of_a_node_are_written_where_its_page_says() {
+    let system = overlay().join(UNITS[0]);
+    let unit = fs::read_to_string(system.join("nqrust-metrics.service")).unwrap();
+    assert!(unit.contains(&format!(" status --metrics {}\n", node::metrics::FILE)), "{unit}");
+    assert!(unit.contains("\nExecStart=-/"), "a node without metrics still is a node: {unit}");
+    let timer = fs::read_to_string(system.join("nqrust-metrics.timer")).unwrap();
+    assert!(timer.contains("\nConditionKernelCommandLine=!nqrust.slot=recovery\n"), "{timer}");
+    let wanted = system.join("multi-user.target.wants/nqrust-metrics.timer");
+    assert_eq!(fs::read_link(wanted).unwrap(), Path::new("../nqrust-metrics.timer"));
+    let page = fs::read_to_string(testing::docs::repository().join("docs/how-to/metrics.md")).unwrap();
+    let directory = Path::new(node::metrics::FILE).parent().unwrap().display();
+    assert!(page.contains(&format!("hostPath: {{path: {directory}, ")), "{directory}");
+}
+
+#[test]
 fn consoles_show_what_the_watching_unit_writes() {
     let directory = overlay().join("etc/issue.d");
     let link = fs::read_link(directory.join("50-nqrust.issue")).unwrap();

@@ -62,6 +62,7 @@ impl Medium {
         let definition = stage(&directory.join("source"))?;
         let out = directory.join("out");
         let mut build = build_command(&definition, &out, &cache())?;
+        build.arg("--metrics").arg(metrics_file(name));
         let ended = programs::run(&mut build, BUILD_LIMIT)?;
         fs::create_dir_all(logs(name))?;
         fs::write(logs(name).join("build.log"), ended.said())?;
@@ -199,6 +200,12 @@ pub fn cache() -> PathBuf {
 #[must_use]
 pub fn logs(name: &str) -> PathBuf {
     paths::e2e().join("media").join(name).join("logs")
+}
+
+/// The metrics of the last build of a variant.
+#[must_use]
+pub fn metrics_file(name: &str) -> PathBuf {
+    paths::e2e().join("media").join(name).join("build.prom")
 }
 
 /// The command that builds `definition` into `out`, with the cache in `cache`.

@@ -5,11 +5,13 @@
 //! boot costs minutes.
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use model::release::Release;
 use serde_json::{Value, json};
 
+use crate::deadline::{Deadline, MACHINE_INTERVAL};
 use crate::identity::Identity;
 use crate::ssh::Ssh;
 
@@ -18,6 +20,12 @@ pub const NODE_DOCUMENT: &str = "/oem/node.yaml";
 
 /// The directory of the installer's logs on the node.
 pub const INSTALL_LOGS: &str = "/var/log/nqrust";
+
+/// The metrics that the node keeps.
+const METRICS: &str = "/run/nqrust-metrics/node.prom";
+
+/// They are written every minute, which an emulated machine can be late for.
+const METRICS_LIMIT: Duration = Duration::from_secs(240);
 
 /// Hardware address of the first network card of every test node.
 pub const MAC: &str = "52:54:00:6e:71:01";
@@ -249,6 +257,31 @@ pub fn check_immutable(ssh: &Ssh, checks: &mut Checks) -> Result<()> {
     checks.that("others cannot read the node document", !ssh.succeeds(&format!("cat {NODE_DOCUMENT}"))?);
     let failed = ssh.run("systemctl list-units --state=failed --no-legend --plain")?;
     checks.equal("the list of failed units", failed, "");
+    Ok(())
+}
+
+/// Checks that the node keeps its metrics up to date, for everybody to read, and says nothing of it.
+pub fn check_metrics(ssh: &Ssh, release: &Release, checks: &mut Checks) -> Result<()> {
+    let deadline = Deadline::after(METRICS_LIMIT).every(MACHINE_INTERVAL);
+    let read = format!("cat {}", METRICS);
+    let text = deadline.poll("writing metrics", || {
+        let read = ssh.attempt(&read, METRICS_LIMIT)?;
+        Ok((read.code == 0).then_some(read.stdout))
+    })?;
+    let info = format!("nqrust_node_info{{version=\"{}\",slot=\"a\",role=", release.version);
+    checks.contains("the metrics", &text, &info);
+    for line in ["nqrust_node_configuration_pending 0\n", "nqrust_node_update_rolled_back 0\n"] {
+        checks.contains("the metrics", &text, line);
+    }
+    let size = ssh.run("df --block-size=1 --output=size /var | tail -1")?;
+    checks.contains("the metrics", &text, &format!("nqrust_node_persistent_size_bytes {}\n", size.trim()));
+    let mode = ssh.run(&format!("stat -c '%U %a' {}", METRICS))?;
+    checks.equal("owner and mode of the metrics", mode, "root 644");
+    checks.equal("lines about them", ssh.run("sudo -n journalctl -q -o cat -u nqrust-metrics")?, "");
+    let written = format!("stat -c %Y {METRICS}");
+    let first = ssh.run(&written)?;
+    let again = || Ok((ssh.run(&written)? != first).then_some(()));
+    deadline.poll("writing the metrics again", again)?;
     Ok(())
 }
 

@@ -11,7 +11,7 @@
 //! | [`network_trial`] | a changed network that is taken back unless somebody confirms it |
 //! | [`update`] | writing a slot, trying it, going back |
 //! | [`recovery`], [`pending_reset`] | the recovery system, and the request for a reset |
-//! | [`reporter`], [`status`] | what the node reports to its fleet, and to those who ask it |
+//! | [`reporter`], [`status`], [`metrics`](mod@metrics) | what the node reports to its fleet, to those who ask it, and to Prometheus |
 
 pub mod accounts;
 pub mod applied;
@@ -20,6 +20,7 @@ pub mod apply_running;
 pub mod boot;
 pub mod crash;
 pub mod host;
+pub mod metrics;
 pub mod network_disks;
 pub mod network_trial;
 pub mod pending_reset;

@@ -257,7 +257,7 @@ impl Status {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::apply::tests::image;
     use base::failure::{Class, class_of};
@@ -275,7 +275,7 @@ mod tests {
 26 22 8:7 /lib/nqrust/persistent/home /home rw,noatime shared:2 - ext4 /dev/sda7 rw
 ";
 
-    fn node() -> tempfile::TempDir {
+    pub(crate) fn node() -> tempfile::TempDir {
         let root = image();
         let put = |path: &str, text: &[u8]| {
             let path = root.path().join(path);

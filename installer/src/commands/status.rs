@@ -7,11 +7,16 @@ use anyhow::Result;
 
 use base::command::SystemRunner;
 use base::failure::{Class, Failure};
+use base::files::named::is_standard;
+use base::files::{make_directory, parent};
 use base::program::{Context, Format, print};
+use base::standard_output::refuse_with_json;
 use cluster::stages::observed_node::ObservedNode;
 use cluster::stages::readiness_watch::ReadinessWatch;
 use cluster::stages::{self, Stage};
 use machine::installed_node::InstalledNode;
+use metrics::{GaugeSnapshot, MetricsFile};
+use node::metrics::{self as node_metrics, StoredFacts};
 use node::reporter::NodeReporter;
 use node::status::Status;
 
@@ -26,6 +31,10 @@ pub(super) struct StatusArgs {
     /// Wait no longer than this; exit with 7 if the node is not ready then.
     #[arg(long, value_name = "SECONDS", requires = "wait")]
     limit: Option<u64>,
+    /// Write metrics of the node to this file in place of showing its status, for the textfile collector of node_exporter; `-` is standard
+    /// output.
+    #[arg(long, value_name = "FILE", conflicts_with = "wait")]
+    metrics: Option<PathBuf>,
     /// Record the stages for the consoles and later calls; for the unit that runs at every boot.
     #[arg(long, requires = "wait", hide = true)]
     record: bool,
@@ -44,7 +53,10 @@ impl StatusArgs {
             true => Status::gather_running(&node, &SystemRunner)?,
             false => Status::gather(&node)?,
         };
-        context.show(&status, || status.to_string())
+        match &self.metrics {
+            None => context.show(&status, || status.to_string()),
+            Some(file) => write_metrics(file, &node_metrics::of(&status, &StoredFacts::of(&node))),
+        }
     }
 
     fn wait(&self, context: &Context) -> Result<()> {
@@ -82,6 +94,15 @@ impl StatusArgs {
             None
         })
     }
+}
+
+fn write_metrics(file: &Path, snapshot: &GaugeSnapshot) -> Result<()> {
+    if is_standard(file) {
+        refuse_with_json("the metrics")?;
+        return print(&snapshot.text());
+    }
+    make_directory(parent(file), 0o755)?;
+    MetricsFile::checked(file)?.write(snapshot)
 }
 
 /// The error of a wait that took too long.

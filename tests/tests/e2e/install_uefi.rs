@@ -1,12 +1,15 @@
 //! The net-install ISO as a USB stick on UEFI; its blobs come from a web server.
 
+use std::fs;
+use std::path::Path;
+
 use anyhow::{Context, Result, bail};
 use base::size::ByteSize;
 use nqrust_tests::artifacts::scenario;
 use nqrust_tests::disk::Disk;
 use nqrust_tests::http::Server;
 use nqrust_tests::identity::Identity;
-use nqrust_tests::medium::Medium;
+use nqrust_tests::medium::{self, Medium};
 use nqrust_tests::node::{self, Checks, Document, HOOK, MAC};
 use nqrust_tests::paths;
 use nqrust_tests::qemu::{Firmware, Machine};
@@ -27,11 +30,12 @@ fn a_net_install_stick_installs_on_uefi_from_a_web_server_and_boots_with_secure_
         let medium = Medium::shared("node-b", &document.to_json(&identity))?;
         medium.unpack(&content)?;
         for event in ["started", "succeeded"] {
-            std::fs::write(content.join(format!("{HOOK}{event}")), "")?;
+            fs::write(content.join(format!("{HOOK}{event}")), "")?;
         }
         let release = medium.release()?;
 
         let iso = medium.net_install.clone().context("the build left no net-install ISO")?;
+        check_build_metrics(&iso)?;
         // Larger than its content, like a stick that an ISO was written to.
         let stick = Disk::raw(iso).overlay(artifacts.disk("stick.qcow2"), Some(ByteSize::gib(16)))?;
         let disk = Disk::empty(artifacts.disk("node.qcow2"), ByteSize::gib(32))?;
@@ -53,6 +57,7 @@ fn a_net_install_stick_installs_on_uefi_from_a_web_server_and_boots_with_secure_
         node::check_document(&ssh, &document, &mut checks)?;
         node::check_immutable(&ssh, &mut checks)?;
         node::check_images(&ssh, &release, "management", &mut checks)?;
+        node::check_metrics(&ssh, &release, &mut checks)?;
         steps::collect_logs(&ssh, artifacts, "first-boot")?;
         checks.finish("the first boot")?;
         drop(ssh);
@@ -61,12 +66,29 @@ fn a_net_install_stick_installs_on_uefi_from_a_web_server_and_boots_with_secure_
     });
 }
 
+/// Checks that the build of the medium told of its success, and how large the ISO is.
+fn check_build_metrics(iso: &Path) -> Result<()> {
+    let metrics = fs::read_to_string(medium::metrics_file("node-b"))?;
+    let size = fs::metadata(iso)?.len();
+    let mut checks = Checks::default();
+    let image = "definition=\"minimal\",variant=\"\",architecture=\"amd64\"";
+    for line in [
+        format!("nqrust_image_build_success{{{image}}} 1\n"),
+        format!("nqrust_image_build_exit_code{{{image}}} 0\n"),
+        format!("nqrust_image_build_output_size_bytes{{{image},output=\"net-install.iso\"}} {size}\n"),
+        format!("nqrust_image_build_step_duration_seconds{{{image},step=\"rootfs\"}} "),
+    ] {
+        checks.contains("the metrics of the build", &metrics, &line);
+    }
+    checks.finish("the metrics of the build")
+}
+
 /// A server for `content` on the port of earlier runs if that is free: the port is in the configuration and so on the
 /// medium, which need not be built again while it stays the same.
-fn serve(content: &std::path::Path) -> Result<Server> {
+fn serve(content: &Path) -> Result<Server> {
     let remembered = paths::e2e().join("http-port");
-    let port = std::fs::read_to_string(&remembered).ok().and_then(|port| port.trim().parse().ok());
+    let port = fs::read_to_string(&remembered).ok().and_then(|port| port.trim().parse().ok());
     let server = Server::start(content, port.unwrap_or(0)).or_else(|_| Server::start(content, 0))?;
-    std::fs::write(&remembered, server.port().to_string())?;
+    fs::write(&remembered, server.port().to_string())?;
     Ok(server)
 }
