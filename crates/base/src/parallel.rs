@@ -18,6 +18,21 @@ pub fn for_each<'a, T: Sync>(
     for_each_interruptible(items, threads, |item, _| work(item))
 }
 
+/// Does the same with work that has results, which come in the order of the items.
+pub fn map<'a, T: Sync, R: Send>(
+    items: &'a [T],
+    threads: usize,
+    work: impl Fn(&'a T) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let places: Vec<_> = items.iter().map(|item| (item, Mutex::new(None))).collect();
+    for_each(&places, threads, |(item, place)| {
+        *locked(place) = Some(work(item)?);
+        Ok(())
+    })?;
+    let made = |(_, place): (_, Mutex<Option<R>>)| place.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(places.into_iter().filter_map(made).collect())
+}
+
 /// Does the same with work that can end early: it gets a function that returns an error after a failure elsewhere.
 pub fn for_each_interruptible<'a, T: Sync>(
     items: &'a [T],
@@ -83,6 +98,18 @@ mod tests {
         let fail = |what: &'static str| -> Result<()> { Err(anyhow::anyhow!(what)) };
         assert_eq!(both(|| fail("first"), || fail("second")).unwrap_err().to_string(), "first");
         assert_eq!(both(|| Ok(()), || fail("second")).unwrap_err().to_string(), "second");
+    }
+
+    #[test]
+    fn results_come_in_the_order_of_the_items_whatever_takes_longest() {
+        let waits = [30, 0, 20, 0];
+        let wait = |milliseconds: &u64| {
+            thread::sleep(Duration::from_millis(*milliseconds));
+            Ok(*milliseconds)
+        };
+        assert_eq!(map(&waits, 4, wait).unwrap(), waits);
+        let error = map(&waits, 2, |wait| if *wait == 20 { anyhow::bail!("twenty") } else { Ok(()) });
+        assert_eq!(error.unwrap_err().to_string(), "twenty");
     }
 
     #[test]

@@ -122,19 +122,12 @@ pub fn build(
         return Ok(vec![run.finish(build, progress)?]);
     }
     let jobs = options.jobs.unwrap_or_else(jobs_of_this_host).get();
-    let finished: Vec<_> = planned.iter().map(|_| Mutex::new(None)).collect();
-    let numbered: Vec<_> = planned.iter().zip(&finished).enumerate().collect();
-    parallel::for_each(&numbered, jobs, |(index, (build, finished))| {
+    let numbered: Vec<_> = planned.iter().enumerate().collect();
+    parallel::map(&numbered, jobs, |(index, build)| {
         let subject = build.loaded.told();
         progress.note("build", format!("Building {subject}, {} of {}", index + 1, numbered.len()));
-        let done = run.finish(build, &progress.part(&*subject));
-        *locked(finished) = Some(done.with_context(|| format!("building {subject}"))?);
-        Ok(())
-    })?;
-    Ok(finished
-        .into_iter()
-        .filter_map(|build| build.into_inner().unwrap_or_else(PoisonError::into_inner))
-        .collect())
+        run.finish(build, &progress.part(&*subject)).with_context(|| format!("building {subject}"))
+    })
 }
 
 /// The memory that a build has to itself where several run side by side, in bytes.

@@ -5,7 +5,6 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::thread::available_parallelism;
 
 use anyhow::{Context, Result, ensure};
@@ -93,15 +92,13 @@ impl PackageRepository {
         let index = directory.join(format!("dists/{suite}/main/binary-{architecture}"));
         files::make_directory(&pool, 0o755)?;
         files::make_directory(&index, 0o755)?;
-        let controls: Vec<_> = self.0.iter().map(|file| (file, OnceLock::new())).collect();
+        let files: Vec<_> = self.0.iter().collect();
         let threads = available_parallelism().map_or(1, usize::from);
-        parallel::for_each(&controls, threads, |((name, file), control)| {
+        let controls = parallel::map(&files, threads, |(name, file)| {
             symlink(&file.path, pool.join(name)).with_context(|| format!("linking {name}"))?;
-            let _ = control.set(file.control(name)?);
-            Ok(())
+            file.control(name)
         })?;
-        let packages: String =
-            controls.iter().filter_map(|(_, control)| control.get().map(|text| &**text)).collect();
+        let packages = controls.concat();
         fs::write(index.join("Packages"), &packages)?;
         let release = format!(
             "Origin: iso-builder\nSuite: {suite}\nCodename: {suite}\nArchitectures: {architecture}\n\

@@ -1,7 +1,6 @@
 //! Making patches.
 
 use std::io::Write;
-use std::sync::Mutex;
 
 use base::digest::{Digest, Hasher};
 use base::parallel;
@@ -54,16 +53,14 @@ pub(super) fn make_in(
     header.write(out).map_err(DeltaError::Write)?;
     let numbers: Vec<u32> = (0..header.segments()).collect();
     for batch in numbers.chunks(threads.max(1)) {
-        let made: Vec<_> = batch.iter().map(|number| (*number, Mutex::new(None))).collect();
-        let done = parallel::for_each(&made, threads, |(number, made)| {
-            *parallel::locked(made) = Some(segment(old, new, &header, &index, *number, sizes.margin)?);
-            Ok(())
+        let made = parallel::map(batch, threads, |number| {
+            Ok(segment(old, new, &header, &index, *number, sizes.margin)?)
         });
-        done.map_err(|error| error.downcast().unwrap_or(DeltaError::Compress("internal error in a thread")))?;
-        for (_, made) in &made {
-            if let Some((record, frame)) = &*parallel::locked(made) {
-                record.write(out).and_then(|()| out.write_all(frame)).map_err(DeltaError::Write)?;
-            }
+        let made = made.map_err(|error| {
+            error.downcast().unwrap_or(DeltaError::Compress("internal error in a thread"))
+        })?;
+        for (record, frame) in &made {
+            record.write(out).and_then(|()| out.write_all(frame)).map_err(DeltaError::Write)?;
         }
     }
     Ok(())

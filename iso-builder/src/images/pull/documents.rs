@@ -1,7 +1,5 @@
 //! The documents that references point to.
 
-use std::sync::Mutex;
-
 use anyhow::{Context, Result, anyhow};
 use base::digest::Digest;
 use base::failure::{Class, Failure};
@@ -15,7 +13,7 @@ use formats::oci::{
 use super::super::blob::Blob;
 use super::super::stored_image::{ImageDocument, StoredImage};
 use super::{BlobCache, ImageRegistry, PinnedImage, blobs};
-use base::parallel::{self, locked};
+use base::parallel;
 
 /// In bytes. No index or manifest of a sane image is larger; registries allow 4 MiB.
 const MAX_DOCUMENT_BYTES: u64 = 4 << 20;
@@ -28,8 +26,7 @@ pub fn resolve(
     transfers: usize,
     progress: &Progress,
 ) -> Result<Vec<PinnedImage>> {
-    let pinned = Mutex::new(Vec::new());
-    let one = |reference: &ImageReference| -> Result<()> {
+    let one = |reference: &ImageReference| -> Result<PinnedImage> {
         let digest = match reference.digest() {
             Some(digest) => digest,
             None => {
@@ -37,14 +34,14 @@ pub fn resolve(
                 cache.keep(&bytes)?.digest
             }
         };
-        locked(&pinned).push(PinnedImage { reference: reference.clone(), digest });
-        Ok(())
+        Ok(PinnedImage { reference: reference.clone(), digest })
     };
-    if !references.is_empty() {
-        let message = format!("Resolving {} container images", references.len());
-        progress.within("resolve-images", message, || parallel::for_each(references, transfers, one))?;
+    if references.is_empty() {
+        return Ok(Vec::new());
     }
-    let mut pinned = locked(&pinned).split_off(0);
+    let message = format!("Resolving {} container images", references.len());
+    let mut pinned =
+        progress.within("resolve-images", message, || parallel::map(references, transfers, one))?;
     pinned.sort();
     Ok(pinned)
 }
@@ -58,18 +55,11 @@ pub fn documents(
     cache: &BlobCache,
     transfers: usize,
 ) -> Result<Vec<StoredImage>> {
-    let stored = Mutex::new(Vec::new());
-    let numbered: Vec<_> = images.iter().enumerate().collect();
-    parallel::for_each(&numbered, transfers, |(number, pinned)| {
-        let image = Documents { registry, cache, architecture }
+    parallel::map(images, transfers, |pinned| {
+        Documents { registry, cache, architecture }
             .image(pinned)
-            .with_context(|| format!("pulling {}", pinned.reference))?;
-        locked(&stored).push((*number, image));
-        Ok(())
-    })?;
-    let mut stored = locked(&stored).split_off(0);
-    stored.sort_by_key(|(number, _)| *number);
-    Ok(stored.into_iter().map(|(_, image)| image).collect())
+            .with_context(|| format!("pulling {}", pinned.reference))
+    })
 }
 
 struct Documents<'a> {
