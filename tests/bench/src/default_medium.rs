@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use nqrust_tests::artifacts::Artifacts;
-use nqrust_tests::{medium, programs};
+use nqrust_tests::medium;
 
 use crate::builds::NOTHING_TO_DO_LIMIT;
 use crate::figure::{Figure, RatioLimit, median};
+use crate::timing::seconds_of;
 
 /// For all container images until they are in an ISO, in seconds.
 const IMAGES_LIMIT: f64 = 120.0;
@@ -24,9 +24,7 @@ pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
     let cache = root.join("cache");
     let build = |further: &[&str]| -> Result<f64> {
         let mut command = medium::build_command(&definition, &root.join("out"), &cache)?;
-        let begun = Instant::now();
-        programs::run(command.args(further), medium::BUILD_LIMIT)?.success("iso-builder build")?;
-        Ok(begun.elapsed().as_secs_f64())
+        seconds_of(command.args(further), medium::BUILD_LIMIT)
     };
     build(&[])?;
     let again = (0..ROUNDS).map(|_| build(&["--locked"])).collect::<Result<Vec<_>>>()?;

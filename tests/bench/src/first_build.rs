@@ -7,9 +7,9 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use nqrust_tests::artifacts::Artifacts;
@@ -18,6 +18,7 @@ use serde::Deserialize;
 
 use crate::builds::PROFILE_LEVEL;
 use crate::figure::{Figure, RatioLimit};
+use crate::timing::seconds_of;
 
 const DEFINITION: &str = "configs/images/minimal.yaml";
 const LIMIT: Duration = Duration::from_secs(3600);
@@ -61,7 +62,7 @@ fn own(directory: &Path) -> Result<(f64, PackageChoice)> {
     let definition = work.join("image.yaml");
     fs::copy(paths::workspace().join(DEFINITION), &definition)?;
     let mut build = medium::build_command(&definition, &work.join("out"), &work.join("cache"))?;
-    let seconds = seconds(build.arg("--downloads").arg(directory.join("downloads")))?;
+    let seconds = seconds_of(build.arg("--downloads").arg(directory.join("downloads")), LIMIT)?;
     let choice = PackageChoice::of(&fs::read(medium::lock_file(&definition))?)?;
     Ok((seconds, choice))
 }
@@ -78,7 +79,7 @@ fn mkosi(directory: &Path, choice: &PackageChoice) -> Result<f64> {
     build.args(["--format", "plain_squashfs", "--compress-fs", "zstd", "--mksquashfs"]).arg(squash);
     // Without it systemd-nspawn asks systemd for a scope.
     build.arg("--nspawn-keep-unit").arg("--cache").arg(directory.join("downloads"));
-    seconds(build.args(["--output", "image.squashfs", "build"]))
+    seconds_of(build.args(["--output", "image.squashfs", "build"]), LIMIT)
 }
 
 /// The same by live-build.
@@ -100,21 +101,13 @@ fn live_build(directory: &Path, choice: &PackageChoice) -> Result<f64> {
     config.args(["--chroot-squashfs-compression-type", "zstd", "--chroot-squashfs-compression-level"]);
     programs::run(config.arg(PROFILE_LEVEL.to_string()), LIMIT)?.success("lb config")?;
     fs::write(work.join("config/package-lists/bench.list.chroot"), choice.names.join("\n"))?;
-    let seconds = seconds(Command::new("lb").current_dir(&work).arg("build"))?;
+    let seconds = seconds_of(Command::new("lb").current_dir(&work).arg("build"), LIMIT)?;
     fs::rename(cache, kept)?;
     Ok(seconds)
 }
 
-fn seconds(command: &mut Command) -> Result<f64> {
-    let begun = Instant::now();
-    let ended = programs::run(command, LIMIT)?;
-    let seconds = begun.elapsed().as_secs_f64();
-    ended.success(&command.get_program().to_string_lossy())?;
-    Ok(seconds)
-}
-
 /// The directory, without what was in it.
-fn empty(directory: &Path) -> Result<std::path::PathBuf> {
+fn empty(directory: &Path) -> Result<PathBuf> {
     if directory.exists() {
         fs::remove_dir_all(directory)?;
     }

@@ -2,13 +2,14 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 use nqrust_tests::artifacts::Artifacts;
 use nqrust_tests::{paths, programs};
 
 use crate::figure::Figure;
+use crate::timing::seconds_of;
 
 /// The Debian whose nft is in the image of kube-proxy, as in the Makefile.
 const SUITE: &str = "trixie";
@@ -31,7 +32,5 @@ fn build(go: &Path, out: &Path) -> Result<f64> {
     let mut build = Command::new(paths::workspace().join("configs/kubernetes/build.sh"));
     build.arg(out).arg(SUITE).env("GOPATH", go.join("path")).env("GOCACHE", go.join("cache"));
     build.env_remove("GOMODCACHE");
-    let begun = Instant::now();
-    programs::run(&mut build, LIMIT)?.success("building Kubernetes")?;
-    Ok(begun.elapsed().as_secs_f64())
+    seconds_of(&mut build, LIMIT)
 }

@@ -3,7 +3,7 @@
 //! The machines fetch samples of their files, and share the processors with the servers.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -160,7 +160,7 @@ impl LoadMedium {
             database,
             further: &[],
         };
-        let directory = |number: usize| -> PathBuf { Path::new(&self.root).join(format!("{name}-{number}")) };
-        (0..count).map(|number| BootServer::start(&directory(number), plan)).collect()
+        let start = |number| BootServer::start(&self.root.join(format!("{name}-{number}")), plan);
+        (0..count).map(start).collect()
     }
 }

@@ -28,6 +28,7 @@ mod root;
 mod scale;
 mod serve;
 mod signatures;
+mod timing;
 mod update;
 mod validate;
 
