@@ -15,6 +15,9 @@ use crate::paths;
 /// The environment variable that names the directory with the keys of the builder's user.
 pub(crate) const KEYS: &str = "NQRUST_KEYS";
 
+/// How often a program is asked whether it has ended: the benchmarks measure some that take few milliseconds.
+const END_INTERVAL: Duration = Duration::from_millis(1);
+
 /// The exit code and the output of a program.
 #[derive(Clone, Debug)]
 pub struct ProgramOutput {
@@ -63,7 +66,9 @@ pub fn run_with_input(command: &mut Command, input: &[u8], limit: Duration) -> R
     given.rewind()?;
     command.stdin(given).stdout(duplicate(&out)?).stderr(duplicate(&err)?);
     let mut child = command.spawn().with_context(|| format!("starting {name}"))?;
-    let ended = Deadline::after(limit).poll(&format!("the end of {name}"), || Ok(child.try_wait()?));
+    let ended = Deadline::after(limit)
+        .every(END_INTERVAL)
+        .poll(&format!("the end of {name}"), || Ok(child.try_wait()?));
     if ended.is_err() {
         child.kill().and_then(|()| child.wait().map(drop)).context("stopping a program past its limit")?;
     }
