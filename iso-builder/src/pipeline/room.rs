@@ -17,8 +17,9 @@ use crate::packages::ResolvedPackage;
 pub(super) const LEAST: ByteSize = ByteSize::bytes(32 << 20);
 /// The space that apt needs to choose packages: the lists of a suite, twice.
 pub(super) const FOR_LISTS: ByteSize = ByteSize::bytes(256 << 20);
-/// How many bytes a tree and its archive have together for each byte of its packages: 2.6 each for the minimal image.
-const UNPACKED_BYTES: u64 = 5;
+/// How many bytes a tree and its archive have together for each byte of its packages: 4 each for the minimal image, whose kernel modules
+/// are unpacked.
+const UNPACKED_BYTES: u64 = 8;
 /// The space for initrd and loaders, whatever the packages are.
 const BOOT_BYTES: u64 = 256 << 20;
 

@@ -7,14 +7,18 @@ use base::command::{Invocation, Runner, SystemRunner};
 use base::{failure, files};
 use model::architecture::Architecture;
 
+use super::base_image;
 use super::limit::long;
 use super::memory::MemoryMount;
+use super::modules;
 use super::repository::PackageRepository;
 use super::request::StepRequest;
+use super::tree::Tree;
 use crate::firmware::asks_for_a_licence;
 use crate::packages::plain_name;
 
-/// The `mmdebstrap` command as it runs in the sandbox, where it is root and needs no mode of its own.
+/// The `mmdebstrap` command as it runs in the sandbox, where it is root and needs no mode of its own. `output` is a directory or the file of an
+/// archive, by which mmdebstrap knows what is wanted.
 pub(super) fn mmdebstrap(
     request: &StepRequest,
     variant: &str,
@@ -29,7 +33,7 @@ pub(super) fn mmdebstrap(
     long(Invocation::new("mmdebstrap"))
         .env("SOURCE_DATE_EPOCH", request.epoch.to_string())
         .env("TMPDIR", &request.scratch)
-        .args(["--mode=root", "--format=tar"])
+        .arg("--mode=root")
         .arg(format!("--variant={variant}"))
         .arg(format!("--architectures={architecture}"))
         .args(foreign.then_some("--skip=check/qemu"))
@@ -47,7 +51,7 @@ pub(super) fn mmdebstrap(
 const LINKS_BESIDE_USR: &str = "--setup-hook=for directory in bin lib lib64 sbin; do \
     mkdir -p \"$1/usr/$directory\" && ln -s \"usr/$directory\" \"$1/$directory\"; done";
 
-/// Makes `base.tar`.
+/// Makes `base.tar`, with the modules of the kernel unpacked: several steps need them so, whatever is laid over the base.
 pub(super) fn bootstrap(
     request: &StepRequest,
     suite: &str,
@@ -57,7 +61,16 @@ pub(super) fn bootstrap(
     let names = include.iter().map(|package| plain_name(package));
     let accepted: Vec<_> = names.filter(|name| asks_for_a_licence(name)).map(accept_licence).collect();
     let hooks: Vec<_> = accepted.iter().map(String::as_str).collect();
-    run(request, "essential", suite, repository, include, &hooks, "base.tar")
+    let mirror = lay_out(request, suite, repository)?;
+    let options = options(include, &hooks);
+    in_memory_or_on_disk(request, repository, |place| {
+        let tree = Tree::empty(place)?;
+        let mirrors = std::slice::from_ref(&mirror);
+        let install = mmdebstrap(request, "essential", suite, tree.root(), mirrors, options.clone());
+        SystemRunner.run(&install.env("TMPDIR", place))?;
+        modules::unpack(&tree)?;
+        base_image::pack(tree.root(), &request.scratch, &request.out.join("base.tar"), request.epoch)
+    })
 }
 
 /// The hook that tells debconf that the licence of a package is accepted, as the definition names it: without, `dpkg` fails.
@@ -78,7 +91,7 @@ pub(super) fn module_tools(
     repository: &PackageRepository,
     include: &[String],
 ) -> Result<()> {
-    run(request, "essential", suite, repository, include, &[NO_DKMS_BUILD], "tools.tar")
+    archive(request, "essential", suite, repository, include, &[NO_DKMS_BUILD], "tools.tar")
 }
 
 /// Makes `layer.tar`.
@@ -88,7 +101,7 @@ pub(super) fn extract(
     repository: &PackageRepository,
     include: &[String],
 ) -> Result<()> {
-    run(request, "extract", suite, repository, include, &[LINKS_BESIDE_USR], "layer.tar")
+    archive(request, "extract", suite, repository, include, &[LINKS_BESIDE_USR], "layer.tar")
 }
 
 /// These packages for a repository that has nothing but those that were chosen, and no release from which one could be asked for.
@@ -98,7 +111,8 @@ fn named(include: &[String]) -> String {
     names.join(",")
 }
 
-fn run(
+/// Lets mmdebstrap make an archive.
+fn archive(
     request: &StepRequest,
     variant: &str,
     suite: &str,
@@ -107,24 +121,43 @@ fn run(
     hooks: &[&str],
     output: &str,
 ) -> Result<()> {
+    let mirror = lay_out(request, suite, repository)?;
+    let output = request.out.join(output);
+    let command = mmdebstrap(request, variant, suite, &output, &[mirror], options(include, hooks));
+    in_memory_or_on_disk(request, repository, |place| {
+        SystemRunner.run(&command.clone().env("TMPDIR", place)).map(drop)
+    })
+}
+
+/// Lays out the repository; returns its line for apt.
+fn lay_out(request: &StepRequest, suite: &str, repository: &PackageRepository) -> Result<String> {
     let directory = request.scratch.join("repository");
     files::make_directory(&directory, 0o755)?;
-    let mirror = repository.lay_out(&directory, suite, request.architecture)?;
+    repository.lay_out(&directory, suite, request.architecture)
+}
+
+fn options(include: &[String], hooks: &[&str]) -> Vec<String> {
     let include = (!include.is_empty()).then(|| format!("--include={}", named(include)));
-    let output = request.out.join(output);
-    let options = include.into_iter().chain(hooks.iter().map(|hook| (*hook).to_owned())).collect();
-    let command = mmdebstrap(request, variant, suite, &output, &[mirror], options);
+    include.into_iter().chain(hooks.iter().map(|hook| (*hook).to_owned())).collect()
+}
+
+/// Does `make` with a directory in memory, and if that has no room or becomes full, with one on the disk.
+fn in_memory_or_on_disk(
+    request: &StepRequest,
+    repository: &PackageRepository,
+    make: impl Fn(&Path) -> Result<()>,
+) -> Result<()> {
     let place = request.scratch.join("memory");
     files::make_directory(&place, 0o755)?;
     if let Some(memory) = MemoryMount::at(&place, unpacked_bytes(repository.size())) {
-        let made = SystemRunner.run(&command.clone().env("TMPDIR", &place));
+        let made = make(&place);
         let removed = memory.remove();
         match made {
             Err(error) if is_full(&error) => removed?,
-            made => return made.map(drop),
+            made => return made,
         }
     }
-    SystemRunner.run(&command).map(drop)
+    make(&request.scratch)
 }
 
 /// More than the files of packages of so many bytes come to. Those of the minimal image come to three times as much.

@@ -33,7 +33,7 @@ pub(super) fn is_wanted(path: &Path) -> bool {
 }
 
 /// Packs the directory: sorted, every time `epoch`.
-pub(super) fn pack(directory: &Path, scratch: &Path, archive: &Path, epoch: u64) -> Result<()> {
+pub(in crate::steps) fn pack(directory: &Path, scratch: &Path, archive: &Path, epoch: u64) -> Result<()> {
     let list = list(directory, scratch)?;
     let tar =
         long(Invocation::new("tar")).args(options(directory, scratch, &list, archive.as_os_str(), epoch)?);

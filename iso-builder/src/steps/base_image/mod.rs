@@ -19,6 +19,8 @@ use base::failure::{Class, Failure};
 use base::files;
 use serde::{Deserialize, Serialize};
 
+pub(super) use directory::pack;
+
 use super::request::{BaseSource, StepRequest};
 use super::tree::Tree;
 
