@@ -21,7 +21,7 @@ use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result, anyhow};
 use base::cancellation::{self, Cleanup};
@@ -317,6 +317,26 @@ impl Cache {
         Ok(self.directory_of(key)?.is_dir() || self.found(key)?.is_some())
     }
 
+    /// The directories of finished steps of this name that this build may use, whatever went into them, and the last used first. Their
+    /// files may be missing or damaged.
+    #[must_use]
+    pub fn earlier(&self, name: &str) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(self.store.root.join(STEPS)).into_iter().flatten().flatten() {
+            let directory = entry.path();
+            let of_name = name_of(&directory)
+                .rsplit_once('-')
+                .is_some_and(|(step, digest)| step == name && !digest.contains('.'));
+            let Some(record) = StepRecord::read(&directory).filter(|_| of_name) else { continue };
+            let used = fs::metadata(directory.join(RECORD_FILE)).and_then(|record| record.modified());
+            if record.origin.is_none() || self.rules.trust == StepTrust::Shared {
+                found.push((used.unwrap_or(SystemTime::UNIX_EPOCH), directory));
+            }
+        }
+        found.sort_by(|one, other| other.cmp(one));
+        found.into_iter().map(|(_, directory)| directory).collect()
+    }
+
     fn directory_of(&self, key: &StepKey) -> Result<PathBuf> {
         let digest = key.digest()?.to_string();
         Ok(self.store.root.join(STEPS).join(format!("{}-{}", key.name, &digest[..24])))
@@ -473,6 +493,40 @@ mod tests {
         assert!(fresh == 2 && builds.iter().all(|build| build.figures().uses().len() == 2));
         assert!(cache.answer("fails", || anyhow::bail!("no")).is_err());
         assert_eq!(cache.answer("fails", || Ok(b"yes".to_vec())).unwrap(), b"yes", "a failure is no answer");
+    }
+
+    #[test]
+    fn earlier_steps_of_a_name_are_found_by_their_last_use_and_those_of_others_where_they_may_be_used() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::open(directory.path(), None, || ()).unwrap();
+        let step = |name: &'static str, input: &str| {
+            let key = StepKey::new(name, 1, json!({ "input": input }));
+            cache.step(&key, |out| Ok(fs::write(out.join("file"), input)?)).unwrap().path("").unwrap()
+        };
+        let [one, two] = ["a", "b"].map(|input| step("test", input));
+        step("test-other", "a");
+        let used = |directory: &Path, seconds: u64| {
+            let time = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+            File::options()
+                .append(true)
+                .open(directory.join(RECORD_FILE))
+                .unwrap()
+                .set_modified(time)
+                .unwrap();
+        };
+        fs::create_dir(one.with_extension("new")).unwrap();
+        fs::copy(one.join(RECORD_FILE), one.with_extension("new").join(RECORD_FILE)).unwrap();
+        used(&one, 2);
+        used(&two, 1);
+        assert_eq!(cache.earlier("test"), [one.clone(), two.clone()]);
+        used(&two, 3);
+        assert_eq!(cache.earlier("test"), [two.clone(), one.clone()]);
+        let record = fs::read_to_string(two.join(RECORD_FILE)).unwrap();
+        let of_another = record.replacen('{', r#"{"origin": "registry.example.com/steps","#, 1);
+        fs::write(two.join(RECORD_FILE), of_another).unwrap();
+        assert_eq!(cache.earlier("test"), [two, one.clone()]);
+        let own = cache.for_build(StepRules { trust: StepTrust::Own, ..StepRules::default() });
+        assert_eq!(own.earlier("test"), [one]);
     }
 
     #[test]

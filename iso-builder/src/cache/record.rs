@@ -76,10 +76,14 @@ pub(super) enum StepState {
 }
 
 impl StepRecord {
+    /// The record of the step in a directory, if it has a finished one.
+    pub(super) fn read(directory: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(directory.join(RECORD_FILE)).ok()?).ok()
+    }
+
     /// Reads the record of a finished step and looks at its outputs.
     pub(super) fn state(directory: &Path) -> Result<StepState> {
-        let Ok(bytes) = fs::read(directory.join(RECORD_FILE)) else { return Ok(StepState::Absent) };
-        let Ok(record) = serde_json::from_slice::<Self>(&bytes) else { return Ok(StepState::Absent) };
+        let Some(record) = Self::read(directory) else { return Ok(StepState::Absent) };
         let mut missing = false;
         for output in &record.outputs {
             let path = directory.join(&output.path);

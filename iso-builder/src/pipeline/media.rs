@@ -37,7 +37,7 @@ use crate::files::link_or_copy;
 use crate::media::assemble::{assemble, blank_area, checksums, iso_recipe};
 use crate::media::customize::customization::is_customized;
 use crate::provenance::Subject;
-use crate::steps::{IMAGE_HASHES_OUTPUT, ImageHashes};
+use crate::steps::{IMAGE_HASHES_OUTPUT, IMAGE_OUTPUT, ImageHashes};
 
 /// A file that a build has made or found up to date.
 #[derive(Clone, Debug, Serialize)]
@@ -144,7 +144,7 @@ impl MediumParts {
         let mut needed = vec![
             (&kernel, vec!["vmlinuz", "loaders", "kernel-release"]),
             (initrd, vec!["initrd"]),
-            (rootfs, vec!["rootfs.squashfs", IMAGE_HASHES_OUTPUT]),
+            (rootfs, vec![IMAGE_OUTPUT, IMAGE_HASHES_OUTPUT]),
             (hardware, vec![HARDWARE]),
         ];
         needed.extend(
@@ -164,7 +164,7 @@ impl MediumParts {
         for (name, purpose) in loaders::payloads(architecture) {
             add(format!("boot/loaders/{name}"), purpose, &kernel, &format!("loaders/{name}"))?;
         }
-        add("rootfs.squashfs".into(), Purpose::Rootfs, rootfs, "rootfs.squashfs")?;
+        add("rootfs.squashfs".into(), Purpose::Rootfs, rootfs, IMAGE_OUTPUT)?;
         if let Some(images) = images {
             for role in Role::ALL {
                 let name = format!("{}.db", role.name());

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use base::digest::Digest;
-use base::files::{parent, write_atomically};
+use base::files::{self, parent, write_atomically};
 use serde_json::json;
 use trust::TrustStore;
 use trust::store::TRUST_STORE;
@@ -20,8 +20,14 @@ use crate::cache::{StepKey, StepOutputs};
 use crate::definition::Base;
 use crate::packages::ResolvedPackage;
 use crate::steps::{
-    BaseSource, COVERAGE_OUTPUT, OVERLAY_OUTPUT, ProductIdentity, RootfsSource, StepWork, keep_epoch,
+    BaseSource, COVERAGE_OUTPUT, IMAGE_HASHES_OUTPUT, IMAGE_OUTPUT, ImageCompression, ImageHashes,
+    OVERLAY_OUTPUT, ProductIdentity, RootfsSource, StepWork, keep_epoch,
 };
+
+/// The step that makes the OS image.
+const ROOTFS: &str = "rootfs";
+/// Of the hashes of an OS image.
+const HASHES_BYTES_MAX: u64 = 1 << 20;
 
 impl Build<'_> {
     fn base_packages(&self) -> Vec<&ResolvedPackage> {
@@ -44,7 +50,7 @@ impl Build<'_> {
             "digest": self.lock.base,
             "packages": packages.collect::<Vec<_>>(),
         });
-        StepKey::new("base", 3, inputs)
+        StepKey::new("base", 4, inputs)
     }
 
     /// The root file system before anything of ours.
@@ -147,18 +153,31 @@ impl Build<'_> {
             "identity": identity,
             "level": level,
         });
-        self.inputs.cache.step(&StepKey::new("rootfs", 10, inputs), |out| {
+        self.inputs.cache.step(&StepKey::new(ROOTFS, 11, inputs), |out| {
             let rootfs = RootfsSource {
                 base: base.archive()?,
                 overlays: overlay::paths(&overlays)?,
                 installer: installer.path.clone(),
                 identity,
                 level,
+                earlier: self.earlier_image(level),
             };
             let message = format!("Making the OS image (zstd {level})");
             self.progress
                 .within("rootfs", message, || self.sandboxed(StepWork::Rootfs(rootfs), base.epoch, out))
         })
+    }
+
+    /// The OS image that was made or used last of those that are compressed at this level by this program.
+    fn earlier_image(&self, level: u32) -> Option<PathBuf> {
+        let wanted = ImageCompression::at_level(level);
+        let made_so = |step: &PathBuf| {
+            let hashes = files::read_at_most(&step.join(IMAGE_HASHES_OUTPUT), HASHES_BYTES_MAX).ok()?;
+            let hashes: ImageHashes = serde_json::from_slice(&hashes).ok()?;
+            let image = step.join(IMAGE_OUTPUT);
+            (hashes.compression == wanted && image.is_file()).then_some(image)
+        };
+        self.inputs.cache.earlier(ROOTFS).iter().find_map(made_so)
     }
 
     /// `hardware.json`: what the OS image and the initrd can drive. Empty where the kernel has no modules.

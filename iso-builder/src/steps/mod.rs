@@ -44,7 +44,7 @@ pub use request::{
     BaseSource, DistributionSource, ExtensionSource, MetadataSource, ModuleFiles, ModuleSigner,
     ProductIdentity, RootfsSource, StepRequest, StepWork,
 };
-pub use rootfs::{IMAGE_HASHES_OUTPUT, ImageHashes};
+pub use rootfs::{IMAGE_HASHES_OUTPUT, IMAGE_OUTPUT, ImageCompression, ImageHashes};
 
 /// The hidden command `step`: carries out the request file; a failure goes into the outcome file. Returns the exit
 /// code.

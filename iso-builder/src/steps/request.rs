@@ -165,6 +165,8 @@ pub struct RootfsSource {
     pub identity: ProductIdentity,
     /// Of zstd.
     pub level: u32,
+    /// An OS image that was made in the same way: what both have is not compressed again.
+    pub earlier: Option<PathBuf>,
 }
 
 /// The product in `/etc/os-release`.

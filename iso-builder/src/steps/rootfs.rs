@@ -1,6 +1,7 @@
 //! The OS image: base, overlays and our installer, without what differs from build to build, as one squashfs.
 
 use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
@@ -10,8 +11,9 @@ use anyhow::{Context, Result, ensure};
 use base::command::{Invocation, Runner, SystemRunner};
 use base::digest::Digest;
 use base::failure::{Class, Failure};
-use base::files;
-use formats::squashfs::Expansion;
+use base::{files, parallel};
+use formats::squashfs::compression::zstd_version;
+use formats::squashfs::{Compression, Expansion};
 use formats::verity::{BLOCK_BYTES, VerityBuilder, VerityParameters, VerityTree};
 use model::release::ExpandedImage;
 use nix::sys::stat::{UtimensatFlags, utimensat};
@@ -22,6 +24,7 @@ use walkdir::WalkDir;
 use super::hardware;
 use super::kernel::kernel_release;
 use super::limit::long;
+use super::memory::MemoryMount;
 use super::modules;
 use super::request::{ProductIdentity, RootfsSource, StepRequest};
 use super::tree::{Tree, place_file};
@@ -58,18 +61,41 @@ const FACTORY_VAR: &str = "usr/share/factory/var";
 /// An [`ImageHashes`] as JSON.
 pub const IMAGE_HASHES_OUTPUT: &str = "rootfs.hashes.json";
 
-/// What the release manifest has of the OS image beside its digest.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+/// The OS image.
+pub const IMAGE_OUTPUT: &str = "rootfs.squashfs";
+
+/// What the release manifest has of the OS image beside its digest, and how it is compressed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ImageHashes {
     /// The image as a slot has it.
     pub expanded: ExpandedImage,
     /// The root hash of the tree over the image as a medium has it.
     pub root_hash: Digest,
+    pub compression: ImageCompression,
 }
 
-/// Makes `rootfs.squashfs`, what it can drive, and its root hashes; for one of them it is expanded as nodes do.
+/// How an OS image is compressed. Where two are the same, equal blocks of both images are compressed to the same bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageCompression {
+    zstd_version: String,
+    level: u32,
+}
+
+impl ImageCompression {
+    /// By this program.
+    #[must_use]
+    pub fn at_level(level: u32) -> Self {
+        Self { zstd_version: zstd_version().to_owned(), level }
+    }
+}
+
+/// Makes [`IMAGE_OUTPUT`], what it can drive, and its root hashes.
 pub(super) fn make(request: &StepRequest, rootfs: &RootfsSource) -> Result<()> {
-    let tree = Tree::unpack_in_memory(&rootfs.base, &request.scratch, laid_over(rootfs)?)?;
+    let earlier = rootfs.earlier.as_ref().and_then(|path| File::open(path).ok());
+    let (tree, compression) = parallel::both(
+        || Tree::unpack_in_memory(&rootfs.base, &request.scratch, laid_over(rootfs)?),
+        || compression(rootfs.level, earlier.as_ref()),
+    )?;
     let configurations = keep_kernel_configurations(&tree)?;
     // The image of the kernel, by which it is known, goes with the rest of /boot.
     let kernel = kernel_release(&tree)?;
@@ -87,11 +113,47 @@ pub(super) fn make(request: &StepRequest, rootfs: &RootfsSource) -> Result<()> {
     settle_var(&tree)?;
     check_product(&tree)?;
     hardware::survey(request, &tree, &kernel)?;
-    let image = request.out.join("rootfs.squashfs");
-    squash(&tree, &image, rootfs.level, request.epoch)?;
-    let hashes = serde_json::to_vec(&hashes(&image)?)?;
+    let hashes = write_image(request, &tree, &compression, rootfs.level)?;
+    let hashes = serde_json::to_vec(&hashes)?;
     fs::write(request.out.join(IMAGE_HASHES_OUTPUT), hashes).context("writing the root hashes")
 }
+
+/// How blocks are compressed; an earlier image that cannot be read is none.
+fn compression(level: u32, earlier: Option<&File>) -> Result<Compression<'_, File>> {
+    let level = i32::try_from(level)?;
+    let reused = earlier.and_then(|image| Compression::reusing(level, image, threads()).ok());
+    Ok(reused.unwrap_or(Compression::at_level(level)))
+}
+
+fn threads() -> usize {
+    available_parallelism().map_or(1, usize::from)
+}
+
+/// Writes the OS image of a finished tree.
+fn write_image(
+    request: &StepRequest,
+    tree: &Tree,
+    compression: &Compression<'_, File>,
+    level: u32,
+) -> Result<ImageHashes> {
+    let place = request.scratch.join("image");
+    files::make_directory(&place, 0o755)?;
+    // Without room in memory it is on the disk.
+    let _memory = MemoryMount::at(&place, tree.bytes()?.saturating_add(ROOM_OF_TABLES));
+    let plain = place.join(IMAGE_OUTPUT);
+    squash(tree, &plain, request.epoch)?;
+    let plain = File::open(&plain).context("reading the uncompressed OS image")?;
+    let expansion = Expansion::plan(&plain).context("reading the uncompressed OS image")?;
+    let image = request.out.join(IMAGE_OUTPUT);
+    let mut out = BufWriter::with_capacity(1 << 20, File::create(&image).context("making the OS image")?);
+    compression.write(&expansion, threads(), &mut out).context("compressing the OS image")?;
+    out.flush().context("writing the OS image")?;
+    drop(out);
+    hashes(&image, &expansion, ImageCompression::at_level(level))
+}
+
+/// For what an image has beside the bytes of its files.
+const ROOM_OF_TABLES: u64 = 256 << 20;
 
 /// Where an administrator's own certificate authorities are, as update-ca-certificates(8) has it.
 const AUTHORITIES: &str = "usr/local/share/ca-certificates";
@@ -138,22 +200,29 @@ fn check_product(tree: &Tree) -> Result<()> {
         .into())
 }
 
-fn hashes(image: &Path) -> Result<ImageHashes> {
+/// Hashes both forms of an image. What nodes will make of the compressed one has to be the expanded one: each of its blocks was compared when
+/// it was compressed, and its tables are here.
+fn hashes(
+    image: &Path,
+    expansion: &Expansion<'_, File>,
+    compression: ImageCompression,
+) -> Result<ImageHashes> {
     let open = || File::open(image).context("reading the OS image");
     let (digest, length) = Digest::of_reader(open()?)?;
     // Live systems read it through dm-verity, which knows whole blocks only.
-    ensure!(
-        length.is_multiple_of(BLOCK_BYTES as u64),
-        "mksquashfs has not filled up the OS image to whole blocks"
-    );
-    let root_hash = VerityTree::of_image(digest, open()?).context("reading the OS image")?.root;
-    let file = open()?;
-    let expansion = Expansion::plan(&file).context("expanding the OS image")?;
-    let mut hashes = VerityBuilder::new(VerityParameters::of_image(digest));
-    let threads = available_parallelism().map_or(1, usize::from);
-    expansion.write(threads, &mut hashes).context("expanding the OS image")?;
-    let expanded = ExpandedImage { size: expansion.length().get(), root_hash: hashes.finish().root };
-    Ok(ImageHashes { expanded, root_hash })
+    ensure!(length.is_multiple_of(BLOCK_BYTES as u64), "the OS image does not have whole blocks");
+    let made = open()?;
+    let again = Expansion::plan(&made).context("expanding the OS image")?;
+    ensure!(again.is_like(expansion), "the compressed OS image has other files than the uncompressed one");
+    let of_compressed = || Ok(VerityTree::of_image(digest, open()?).context("reading the OS image")?.root);
+    let of_expanded = || {
+        let mut hashes = VerityBuilder::new(VerityParameters::of_image(digest));
+        expansion.write(threads(), &mut hashes).context("expanding the OS image")?;
+        Ok(hashes.finish().root)
+    };
+    let (root_hash, root_of_expanded) = parallel::both(of_compressed, of_expanded)?;
+    let expanded = ExpandedImage { size: expansion.length().get(), root_hash: root_of_expanded };
+    Ok(ImageHashes { expanded, root_hash, compression })
 }
 
 /// The bytes that are laid over the base.
@@ -288,16 +357,15 @@ fn make_mount_points(tree: &Tree) -> Result<()> {
     Ok(())
 }
 
-fn squash(tree: &Tree, output: &Path, level: u32, epoch: u64) -> Result<()> {
+/// Lets mksquashfs lay out an image in which nothing is compressed.
+fn squash(tree: &Tree, output: &Path, epoch: u64) -> Result<()> {
     let epoch = epoch.to_string();
     let mksquashfs = long(Invocation::new("mksquashfs"))
         .arg(tree.root())
         .arg(output)
         .args(["-noappend", "-no-progress", "-quiet", "-b", "128K", "-comp", "zstd"])
-        .arg("-Xcompression-level")
-        .arg(level.to_string())
-        .args(["-mkfs-time", &epoch, "-all-time", &epoch]);
-    SystemRunner.run(&mksquashfs).context("making the OS image with mksquashfs")?;
+        .args(["-noI", "-noD", "-noF", "-noX", "-mkfs-time", &epoch, "-all-time", &epoch]);
+    SystemRunner.run(&mksquashfs).context("laying out the OS image with mksquashfs")?;
     Ok(())
 }
 

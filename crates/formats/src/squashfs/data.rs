@@ -5,7 +5,6 @@
 
 use std::io::Write;
 use std::ops::Range;
-use std::sync::Mutex;
 
 use base::parallel;
 use zstd::bulk::Decompressor;
@@ -26,16 +25,16 @@ const RUNS_PER_THREAD: usize = 4;
 
 /// A block in the compressed image.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct StoredBlock {
-    start: u64,
+pub(super) struct StoredBlock {
+    pub(super) start: u64,
     /// Its length, and whether it is compressed, as the format has both.
-    word: u32,
+    pub(super) word: u32,
     /// Its length in the expanded image.
-    plain: u32,
+    pub(super) plain: u32,
 }
 
 impl StoredBlock {
-    fn length(self) -> u32 {
+    pub(super) fn length(self) -> u32 {
         self.word & !STORED
     }
 
@@ -122,6 +121,23 @@ impl Blocks {
             .collect()
     }
 
+    /// The number of the block that begins at `at` of the expanded image.
+    pub(super) fn number_at(&self, at: u64) -> ExpandResult<usize> {
+        self.blocks
+            .binary_search_by_key(&at, |placed| placed.at)
+            .map_err(|_| ExpandError::Damaged("a block is missing"))
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Whether both have blocks of the same lengths.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let plain = |blocks: &Self| blocks.blocks.iter().map(|placed| placed.block.plain).collect::<Vec<_>>();
+        plain(self) == plain(other)
+    }
+
     /// Unpacks everything in order, on `threads` processors.
     pub(super) fn write<S: Source>(
         &self,
@@ -130,23 +146,39 @@ impl Blocks {
         threads: usize,
         out: &mut dyn Write,
     ) -> ExpandResult<()> {
+        let unpack = |blocks: &[StoredBlock]| {
+            let mut unpacker = Unpacker::new(source, length)?;
+            let mut unpacked = Vec::new();
+            for block in blocks {
+                unpacked.extend(unpacker.unpack(*block)?);
+            }
+            Ok(unpacked)
+        };
+        self.in_order(threads, unpack, |unpacked: Vec<u8>| {
+            out.write_all(&unpacked).map_err(ExpandError::Write)
+        })
+    }
+
+    /// Does `work` for runs of blocks, on `threads` processors, and gives what comes of it to `then`, in the order of the blocks. The first
+    /// failure by place is returned, whatever the threads do.
+    pub(super) fn in_order<R: Send>(
+        &self,
+        threads: usize,
+        work: impl Fn(&[StoredBlock]) -> ExpandResult<R> + Sync,
+        mut then: impl FnMut(R) -> ExpandResult<()>,
+    ) -> ExpandResult<()> {
         let mut left = &self.blocks[..];
         while !left.is_empty() {
             let mut runs = Vec::new();
             while runs.len() < threads.max(1) * RUNS_PER_THREAD && !left.is_empty() {
                 let (blocks, rest) = left.split_at(run(left));
-                runs.push(Run { blocks, unpacked: Mutex::new(Ok(Vec::new())) });
+                runs.push(blocks.iter().map(|placed| placed.block).collect::<Vec<_>>());
                 left = rest;
             }
-            // Failures stay in their runs, so that the first one by place is reported whatever the threads do.
-            let unpacked = parallel::for_each(&runs, threads, |run| {
-                *parallel::locked(&run.unpacked) = unpack(run.blocks, source, length);
-                Ok(())
-            });
-            debug_assert!(unpacked.is_ok(), "the work itself returns no error");
-            for run in runs {
-                let unpacked = run.unpacked.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-                out.write_all(&unpacked?).map_err(ExpandError::Write)?;
+            // The work itself has no error for the other threads: each result has its own.
+            let done = parallel::map(&runs, threads, |run| Ok(work(run)));
+            for result in done.into_iter().flatten() {
+                then(result?)?;
             }
         }
         Ok(())
@@ -158,12 +190,6 @@ pub(super) fn is_touched(data: &Range<u64>, places: &[Range<u64>]) -> bool {
     places.iter().any(|place| place.start < data.end && data.start < place.end)
 }
 
-/// Blocks that one thread unpacks.
-struct Run<'b> {
-    blocks: &'b [PlacedBlock],
-    unpacked: Mutex<ExpandResult<Vec<u8>>>,
-}
-
 /// How many of the first of `blocks` make a run; at least one.
 fn run(blocks: &[PlacedBlock]) -> usize {
     let Some(first) = blocks.first() else { return 0 };
@@ -171,24 +197,35 @@ fn run(blocks: &[PlacedBlock]) -> usize {
     blocks.partition_point(fits).max(1)
 }
 
-fn unpack<S: Source>(blocks: &[PlacedBlock], source: &S, length: u64) -> ExpandResult<Vec<u8>> {
-    let mut decompressor = Decompressor::new().map_err(|error| ExpandError::Read(0, error))?;
-    let (mut unpacked, mut plain) = (Vec::new(), Vec::new());
-    for PlacedBlock { block, .. } in blocks {
-        let stored = read_exactly(source, length, block.start, block.length() as usize)?;
+/// Unpacks blocks of an image, one after the other.
+pub(super) struct Unpacker<'s, S> {
+    source: &'s S,
+    /// Of the image.
+    length: u64,
+    decompressor: Decompressor<'static>,
+    stored: Vec<u8>,
+    plain: Vec<u8>,
+}
+
+impl<'s, S: Source> Unpacker<'s, S> {
+    pub(super) fn new(source: &'s S, length: u64) -> ExpandResult<Self> {
+        let decompressor = Decompressor::new().map_err(|error| ExpandError::Read(0, error))?;
+        Ok(Self { source, length, decompressor, stored: Vec::new(), plain: Vec::new() })
+    }
+
+    /// What the expanded image has of the block.
+    pub(super) fn unpack(&mut self, block: StoredBlock) -> ExpandResult<&[u8]> {
+        self.stored = read_exactly(self.source, self.length, block.start, block.length() as usize)?;
         let wanted = block.plain as usize;
         if block.word & STORED != 0 {
-            unpacked.extend(stored.get(..wanted).ok_or(ExpandError::Block(block.start))?);
-            continue;
+            return self.stored.get(..wanted).ok_or(ExpandError::Block(block.start));
         }
         // The longest block that the format has: only a fragment can hold more than is used of it.
-        plain.resize(LONGEST_BLOCK, 0);
-        let count = decompressor.decompress_to_buffer(&stored, &mut plain[..]);
+        self.plain.resize(LONGEST_BLOCK, 0);
+        let count = self.decompressor.decompress_to_buffer(&self.stored, &mut self.plain[..]);
         let count = count.map_err(|_| ExpandError::Block(block.start))?;
-        unpacked
-            .extend(plain.get(..wanted).filter(|_| wanted <= count).ok_or(ExpandError::Block(block.start))?);
+        self.plain.get(..wanted).filter(|_| wanted <= count).ok_or(ExpandError::Block(block.start))
     }
-    Ok(unpacked)
 }
 
 const LONGEST_BLOCK: usize = 1 << 20;

@@ -1,4 +1,4 @@
-//! Why a squashfs cannot be expanded.
+//! Why a squashfs cannot be expanded or compressed.
 
 use std::io;
 
@@ -27,8 +27,10 @@ pub enum ExpandError {
     /// The file or device that holds the image.
     #[error("reading the squashfs at byte {0}")]
     Read(u64, #[source] io::Error),
-    #[error("writing the expanded squashfs")]
+    #[error("writing the squashfs")]
     Write(#[source] io::Error),
+    #[error("compressing a block of the squashfs")]
+    Compress(#[source] io::Error),
 }
 
 pub type ExpandResult<T> = std::result::Result<T, ExpandError>;

@@ -4,7 +4,7 @@
 //! 1 GB). Writing it takes up to 8 MiB for each thread beside that.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io::Write;
 use std::ops::Range;
 
 use base::size::ByteSize;
@@ -16,13 +16,11 @@ use super::error::{ExpandError, ExpandResult};
 use super::inodes::{FileInode, Inode, inode};
 use super::metadata::{IndexedTable, MetadataReader, Table, read_exactly};
 use super::superblock::{self, ABSENT, Superblock};
-use super::xattrs::{self, AttributeTables};
+use super::tables::Tables;
+use super::xattrs::AttributeTables;
 use crate::iso9660::Source;
 
-/// The length of an image is a multiple of this, as with `mksquashfs`: whole sectors of every disk.
-const PADDING: u64 = 4096;
-
-const FRAGMENT_BYTES: usize = 16;
+pub(super) const FRAGMENT_BYTES: usize = 16;
 const REFERENCE_BYTES: usize = 8;
 const ID_BYTES: usize = 4;
 /// Where an inode has its number.
@@ -30,23 +28,17 @@ const NUMBER_AT: usize = 12;
 
 /// The expanded form of the image in a source, ready to be written.
 pub struct Expansion<'s, S> {
-    source: &'s S,
+    pub(super) source: &'s S,
     /// Of the compressed image.
-    length: u64,
-    /// That of the expanded image.
-    superblock: Superblock,
-    blocks: Blocks,
-    inodes: Table,
-    directories: Table,
-    fragments: Option<IndexedTable>,
-    export: Option<IndexedTable>,
-    ids: IndexedTable,
-    attributes: Option<AttributeTables>,
+    pub(super) length: u64,
+    pub(super) blocks: Blocks,
+    /// Those of the expanded image.
+    pub(super) tables: Tables,
 }
 
 impl<S> fmt::Debug for Expansion<'_, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Expansion").field("superblock", &self.superblock).finish_non_exhaustive()
+        f.debug_struct("Expansion").field("superblock", &self.tables.superblock).finish_non_exhaustive()
     }
 }
 
@@ -91,45 +83,41 @@ impl<'s, S: Source> Expansion<'s, S> {
 
         let survey = InodeSurvey::of(&superblock, &inodes, &directories, fragments.as_ref())?;
         let blocks = survey.blocks.place(superblock::LENGTH)?;
-        let mut expansion = Self {
-            source,
-            length,
-            superblock,
-            blocks,
-            inodes,
-            directories,
-            fragments,
-            export,
-            ids,
-            attributes,
-        };
-        survey.listings.move_inodes(&mut expansion.directories, &expansion.inodes)?;
+        let tables = Tables { superblock, inodes, directories, fragments, export, ids, attributes };
+        let mut expansion = Self { source, length, blocks, tables };
+        survey.listings.move_inodes(&mut expansion.tables.directories, &expansion.tables.inodes)?;
         expansion.move_references()?;
         expansion.move_fragments(&survey.used)?;
         expansion.move_inodes()?;
-        expansion.move_tables();
+        expansion.tables.place(expansion.blocks.end);
         Ok(expansion)
     }
 
     /// The length of the expanded image, padded.
     #[must_use]
     pub fn length(&self) -> ByteSize {
-        ByteSize::bytes(self.superblock.bytes_used).align_up(PADDING)
+        ByteSize::bytes(self.tables.image_length())
     }
 
     /// Writes the expanded image, from its first byte to its last; blocks are unpacked on `threads` processors. The bytes
     /// are the same for any number of them.
     pub fn write(&self, threads: usize, out: &mut dyn Write) -> ExpandResult<()> {
-        out.write_all(&self.superblock.expanded()?).map_err(ExpandError::Write)?;
+        out.write_all(&self.tables.superblock.expanded()?).map_err(ExpandError::Write)?;
         self.blocks.write(self.source, self.length, threads, out)?;
-        self.write_tables(out).map_err(ExpandError::Write)
+        self.tables.write(out).map_err(ExpandError::Write)
+    }
+
+    /// Whether both are of the same image, as far as its metadata tells: files, names, and the lengths of all blocks.
+    #[must_use]
+    pub fn is_like<T: Source>(&self, other: &Expansion<'_, T>) -> bool {
+        self.blocks.is_like(&other.blocks) && self.tables.is_like(&other.tables)
     }
 
     /// The inode numbers of the files that have data in one of these places of the expanded image, in bytes. It is that which stat(2)
     /// tells of a file.
     pub fn files_in(&self, places: &[Range<u64>]) -> ExpandResult<Vec<u32>> {
         let touched = |data: Range<u64>| is_touched(&data, places);
-        let (table, block_size) = (&self.inodes.bytes, self.superblock.block_size);
+        let (table, block_size) = (&self.tables.inodes.bytes, self.tables.superblock.block_size);
         let (mut numbers, mut at) = (Vec::new(), 0);
         while at < table.len() {
             let (inode, next) = inode(table, at, block_size)?;
@@ -151,50 +139,23 @@ impl<'s, S: Source> Expansion<'s, S> {
     fn blocks_of(&self, file: &FileInode) -> ExpandResult<Range<u64>> {
         let mut end = file.start;
         for at in file.lengths.clone().step_by(4) {
-            end = end.saturating_add((u32_at(&self.inodes.bytes, at)? & !STORED).into());
+            end = end.saturating_add((u32_at(&self.tables.inodes.bytes, at)? & !STORED).into());
         }
         Ok(file.start..end)
     }
 
     /// Where the end of a file is that lies in a fragment; an empty range without one.
     fn tail_of(&self, file: &FileInode) -> ExpandResult<Range<u64>> {
-        let (Some(tail), Some(fragments)) = (&file.tail, &self.fragments) else { return Ok(0..0) };
+        let (Some(tail), Some(fragments)) = (&file.tail, &self.tables.fragments) else { return Ok(0..0) };
         let fragment = u64_at(&fragments.bytes, (tail.fragment as usize).saturating_mul(FRAGMENT_BYTES))?;
         let start = fragment.saturating_add(tail.offset.into());
-        Ok(start..start.saturating_add(file.size % u64::from(self.superblock.block_size)))
-    }
-
-    fn write_tables(&self, out: &mut dyn Write) -> io::Result<()> {
-        self.inodes.write(out)?;
-        self.directories.write(out)?;
-        let mut indexed = |table: &IndexedTable, index: u64| {
-            table.write_blocks(out)?;
-            table.write_index(index - table.length(), out)
-        };
-        if let Some(fragments) = &self.fragments {
-            indexed(fragments, self.superblock.fragment_table)?;
-        }
-        if let Some(export) = &self.export {
-            indexed(export, self.superblock.export_table)?;
-        }
-        indexed(&self.ids, self.superblock.id_table)?;
-        if let Some(attributes) = &self.attributes {
-            let header = self.superblock.xattr_table;
-            let sets = header - attributes.sets.length();
-            attributes.values.write(out)?;
-            attributes.sets.write_blocks(out)?;
-            out.write_all(&(sets - attributes.values.length()).to_le_bytes())?;
-            out.write_all(&attributes.count().to_le_bytes())?;
-            attributes.sets.write_index(sets, out)?;
-        }
-        let padding = self.length().get() - self.superblock.bytes_used;
-        io::copy(&mut io::Read::take(io::repeat(0), padding), out).map(drop)
+        Ok(start..start.saturating_add(file.size % u64::from(self.tables.superblock.block_size)))
     }
 
     /// Where in the table of inodes each entry of the export table leads to.
     #[cfg(test)]
     pub(super) fn export_references(&self) -> Option<Vec<usize>> {
-        let entries = &self.export.as_ref()?.bytes;
+        let entries = &self.tables.export.as_ref()?.bytes;
         let place = |at: usize| {
             let reference = u64_at(entries, at).ok()?;
             // The starts of the plan are already those of the expanded form, where blocks are full but for the last.
@@ -206,15 +167,15 @@ impl<'s, S: Source> Expansion<'s, S> {
 
     #[cfg(test)]
     pub(super) fn inode_bytes(&self) -> &[u8] {
-        &self.inodes.bytes
+        &self.tables.inodes.bytes
     }
 
     /// Lets the superblock and the export table name inodes by their new places.
     fn move_references(&mut self) -> ExpandResult<()> {
-        self.superblock.root = self.inodes.moved_reference(self.superblock.root)?;
-        let Some(export) = &mut self.export else { return Ok(()) };
+        self.tables.superblock.root = self.tables.inodes.moved_reference(self.tables.superblock.root)?;
+        let Some(export) = &mut self.tables.export else { return Ok(()) };
         for at in (0..export.bytes.len()).step_by(REFERENCE_BYTES) {
-            let moved = self.inodes.moved_reference(u64_at(&export.bytes, at)?)?;
+            let moved = self.tables.inodes.moved_reference(u64_at(&export.bytes, at)?)?;
             put(&mut export.bytes, at, moved.to_le_bytes())?;
         }
         Ok(())
@@ -222,7 +183,7 @@ impl<'s, S: Source> Expansion<'s, S> {
 
     /// Lets the fragment table name fragments by their new places and lengths. One that no file uses is left out.
     fn move_fragments(&mut self, used: &[u32]) -> ExpandResult<()> {
-        let Some(fragments) = &mut self.fragments else { return Ok(()) };
+        let Some(fragments) = &mut self.tables.fragments else { return Ok(()) };
         for (number, used) in used.iter().enumerate() {
             let at = number * FRAGMENT_BYTES;
             let start = match used {
@@ -237,21 +198,24 @@ impl<'s, S: Source> Expansion<'s, S> {
 
     /// Lets inodes name data and directories by their new places and lengths.
     fn move_inodes(&mut self) -> ExpandResult<()> {
-        let block_size = self.superblock.block_size;
+        let block_size = self.tables.superblock.block_size;
         let mut at = 0;
-        while at < self.inodes.bytes.len() {
-            let (inode, next) = inode(&self.inodes.bytes, at, block_size)?;
+        while at < self.tables.inodes.bytes.len() {
+            let (inode, next) = inode(&self.tables.inodes.bytes, at, block_size)?;
             match inode {
-                Inode::File(file) => move_file(&mut self.inodes.bytes, &file, block_size, &self.blocks)?,
+                Inode::File(file) => {
+                    move_file(&mut self.tables.inodes.bytes, &file, block_size, &self.blocks)?
+                }
                 Inode::Directory(directory) => {
                     let start = match directory.length {
                         0 => 0,
-                        _ => narrow(self.directories.moved(directory.start.into())?)?,
+                        _ => narrow(self.tables.directories.moved(directory.start.into())?)?,
                     };
-                    put(&mut self.inodes.bytes, directory.at_start, start.to_le_bytes())?;
+                    put(&mut self.tables.inodes.bytes, directory.at_start, start.to_le_bytes())?;
                     for at in directory.at_index_starts {
-                        let moved = self.directories.moved(u32_at(&self.inodes.bytes, at)?.into())?;
-                        put(&mut self.inodes.bytes, at, narrow(moved)?.to_le_bytes())?;
+                        let moved =
+                            self.tables.directories.moved(u32_at(&self.tables.inodes.bytes, at)?.into())?;
+                        put(&mut self.tables.inodes.bytes, at, narrow(moved)?.to_le_bytes())?;
                     }
                 }
                 Inode::Other => {}
@@ -259,28 +223,6 @@ impl<'s, S: Source> Expansion<'s, S> {
             at = next;
         }
         Ok(())
-    }
-
-    /// Gives the tables their places. They keep the order that the kernel wants.
-    fn move_tables(&mut self) {
-        let superblock = &mut self.superblock;
-        superblock.inode_table = self.blocks.end;
-        superblock.directory_table = superblock.inode_table + self.inodes.length();
-        let mut end = superblock.directory_table + self.directories.length();
-        let mut indexed = |table: &IndexedTable| {
-            let index = end + table.length();
-            end = index + table.index_length();
-            index
-        };
-        superblock.fragment_table = self.fragments.as_ref().map_or(ABSENT, &mut indexed);
-        superblock.export_table = self.export.as_ref().map_or(ABSENT, &mut indexed);
-        superblock.id_table = indexed(&self.ids);
-        superblock.xattr_table = ABSENT;
-        if let Some(attributes) = &self.attributes {
-            superblock.xattr_table = end + attributes.values.length() + attributes.sets.length();
-            end = superblock.xattr_table + xattrs::HEADER_BYTES as u64 + attributes.sets.index_length();
-        }
-        superblock.bytes_used = end;
     }
 }
 

@@ -128,6 +128,7 @@ pub(super) fn read_exactly(
 }
 
 /// Where a block of a table begins.
+#[derive(Clone, Copy)]
 struct Block {
     /// In the image, from the table's start.
     stored: u64,
@@ -136,6 +137,7 @@ struct Block {
 }
 
 /// A table, and where the places in it were.
+#[derive(Clone)]
 pub(super) struct Table {
     pub(super) bytes: Vec<u8>,
     /// In ascending order; after the last block its end.
@@ -179,6 +181,7 @@ impl Table {
 }
 
 /// A table whose entries are found by their numbers.
+#[derive(Clone)]
 pub(super) struct IndexedTable {
     /// Where its first block was.
     pub(super) first: u64,

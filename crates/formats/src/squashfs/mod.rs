@@ -1,4 +1,4 @@
-//! squashfs 4.0, the file system of the OS image, made from its compressed into its expanded form.
+//! squashfs 4.0, the file system of the OS image, made from its compressed into its expanded form and back.
 //!
 //! Media carry the compressed form. A slot on a disk holds the *expanded* form: the same file system with every block of
 //! data and of metadata stored as it is. It is a pure function of the compressed form for which only a decompressor is
@@ -8,7 +8,9 @@
 //! | Module | What it does |
 //! |---|---|
 //! | [`expansion`] | computes where everything will be, then writes the expanded form from its first to its last byte |
+//! | [`compression`] | writes the compressed form, with the blocks of an earlier image |
 //! | `superblock` | the first 96 bytes |
+//! | `tables` | all tables of an image, and their places |
 //! | `metadata` | tables in blocks of 8 KiB, and how places in them move |
 //! | `inodes`, `directories`, `xattrs` | what in these tables names a place |
 //! | `data` | blocks of files and fragments |
@@ -17,6 +19,7 @@
 //! an image is trusted: reading it ends with a value or an [`ExpandError`], and memory is bounded ([`expansion`] says by what).
 
 mod bytes;
+pub mod compression;
 mod data;
 mod directories;
 mod error;
@@ -24,9 +27,11 @@ pub mod expansion;
 mod inodes;
 mod metadata;
 mod superblock;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod xattrs;
 
+pub use compression::Compression;
 pub use error::{ExpandError, ExpandResult};
 pub use expansion::Expansion;

@@ -12,9 +12,11 @@ const MAGIC: u32 = 0x7371_7368;
 const ZSTD: u16 = 6;
 const COMPRESSORS: [&str; 6] = ["gzip", "lzma", "lzo", "xz", "lz4", "zstd"];
 
-/// Inodes, data, fragments, attributes and identifiers are stored as they are. These tell what a writer did and bind no
-/// reader: each block says for itself whether it is compressed.
-const STORED: u16 = 1 | 1 << 1 | 1 << 3 | 1 << 8 | 1 << 11;
+/// Inodes, attributes and identifiers are stored as they are. These tell what a writer did and bind no reader: each block says for itself
+/// whether it is compressed.
+const STORED_TABLES: u16 = 1 | 1 << 8 | 1 << 11;
+/// The same of data and fragments.
+const STORED_DATA: u16 = 1 << 1 | 1 << 3;
 /// Options of the compressor follow the superblock. They are for programs that add to an image.
 const OPTIONS: u16 = 1 << 10;
 
@@ -80,11 +82,20 @@ impl Superblock {
 
     /// The superblock of an expanded image. It tells nothing of how the image was compressed before.
     pub(super) fn expanded(&self) -> ExpandResult<[u8; LENGTH as usize]> {
+        self.with_flags(self.flags | STORED_TABLES | STORED_DATA)
+    }
+
+    /// That of an image whose data is compressed.
+    pub(super) fn compressed(&self) -> ExpandResult<[u8; LENGTH as usize]> {
+        self.with_flags((self.flags | STORED_TABLES) & !STORED_DATA)
+    }
+
+    fn with_flags(&self, flags: u16) -> ExpandResult<[u8; LENGTH as usize]> {
         let mut bytes = Vec::new();
         for number in [MAGIC, self.inodes, self.made, self.block_size, self.fragments] {
             bytes.extend(number.to_le_bytes());
         }
-        for number in [ZSTD, self.block_log, (self.flags | STORED) & !OPTIONS, self.ids, 4, 0] {
+        for number in [ZSTD, self.block_log, flags & !OPTIONS, self.ids, 4, 0] {
             bytes.extend(number.to_le_bytes());
         }
         for number in [

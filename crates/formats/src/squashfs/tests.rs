@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::process::{Command, Stdio};
 
 use base::digest::Digest;
-use images::{Tree, expand, squash};
+use images::{Tree, compress, compress_with, expand, squash};
 use testing::{privileges, programs};
 
 use super::bytes::u32_at;
@@ -33,6 +33,7 @@ fn the_kernel_finds_the_same_in_both_forms() {
         let image = squash(&tree.root, options);
         let expanded = expand(&image, 2);
         let (before, after) = (archive(&image), archive(&expanded));
+        assert!(before == archive(&compress(&expanded, 3)), "{options:?}");
         let attributes = before.windows(29).any(|part| part == b"SCHILY.xattr.security.capabil");
         assert_eq!(attributes, !options.contains(&"-no-xattrs"), "{options:?}");
         assert!(before == after, "{options:?}");
@@ -56,6 +57,41 @@ fn the_level_of_the_compression_and_the_number_of_threads_make_no_difference() {
     let fast = expand(&squash(&tree.root, &["-b", "128K", "-Xcompression-level", "1"]), 1);
     let small = expand(&squash(&tree.root, &["-b", "128K", "-Xcompression-level", "19"]), 4);
     assert_eq!(Digest::of(&fast), Digest::of(&small));
+}
+
+#[test]
+fn the_compressed_form_is_the_same_from_any_form_and_expands_to_the_same_bytes() {
+    let Some(tree) = Tree::with_everything() else { return };
+    for options in WAYS {
+        let image = squash(&tree.root, options);
+        let expanded = expand(&image, 2);
+        let compressed = compress(&expanded, 3);
+        assert!(compressed.len() < expanded.len() && compressed.len().is_multiple_of(4096), "{options:?}");
+        assert!(expand(&compressed, 2) == expanded, "{options:?}");
+        for form in [&image, &compressed] {
+            assert!(compress(form, 3) == compressed, "{options:?}");
+        }
+    }
+}
+
+#[test]
+fn blocks_of_an_earlier_image_are_taken_over_and_give_the_bytes_of_compressing() {
+    let Some(tree) = Tree::with_everything() else { return };
+    let options = ["-b", "128K"];
+    let image = squash(&tree.root, &options);
+    let earlier = compress(&image, 3);
+    let reusing = |level| Compression::reusing(level, &earlier, 2).unwrap();
+    // Another level shows where blocks come from.
+    assert!(compress(&image, 19) != earlier);
+    assert!(compress_with(&reusing(19), &image) == earlier);
+    std::fs::write(tree.root.join("changed"), "another file").unwrap();
+    let changed = squash(&tree.root, &options);
+    assert!(compress_with(&reusing(3), &changed) == compress(&changed, 3));
+    // One that is damaged, or no image, is told before anything is written.
+    let mut damaged = earlier.clone();
+    damaged[96 + 4000..96 + 4100].fill(0x55);
+    assert!(Compression::reusing(3, &damaged, 2).is_err());
+    assert!(Compression::reusing(3, &vec![0; 4096], 2).is_err());
 }
 
 #[test]

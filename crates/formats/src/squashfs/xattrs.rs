@@ -13,6 +13,7 @@ const SET_BYTES: usize = 16;
 /// The bit of a name whose value is stored elsewhere, once for several.
 const ELSEWHERE: u16 = 1 << 8;
 
+#[derive(Clone)]
 pub(super) struct AttributeTables {
     pub(super) values: Table,
     pub(super) sets: IndexedTable,

@@ -1,14 +1,15 @@
 //! Trees with all that a squashfs can hold, and images of them.
 
+use std::fs;
+use std::io::{Cursor, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::{fs, io::Write};
 
 use tar::{Builder, EntryType, Header};
 use tempfile::TempDir;
 use testing::{privileges, programs};
 
-use crate::squashfs::Expansion;
+use crate::squashfs::{Compression, Expansion};
 
 pub(super) struct Tree {
     pub(super) root: PathBuf,
@@ -177,4 +178,15 @@ pub(super) fn expand(image: &Vec<u8>, threads: usize) -> Vec<u8> {
     expansion.write(threads, &mut expanded).unwrap();
     assert_eq!(expanded.len() as u64, expansion.length().get(), "the length is known before");
     expanded
+}
+
+pub(super) fn compress(image: &Vec<u8>, level: i32) -> Vec<u8> {
+    compress_with(&Compression::<Vec<u8>>::at_level(level), image)
+}
+
+pub(super) fn compress_with(compression: &Compression<'_, Vec<u8>>, image: &Vec<u8>) -> Vec<u8> {
+    let expansion = Expansion::plan(image).unwrap();
+    let mut compressed = Cursor::new(Vec::new());
+    compression.write(&expansion, 2, &mut compressed).unwrap();
+    compressed.into_inner()
 }

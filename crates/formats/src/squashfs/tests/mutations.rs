@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use proptest::prelude::*;
 
-use super::images::{Tree, expand, squash};
+use super::images::{Tree, compress, expand, squash};
 use crate::squashfs::Expansion;
 
 /// More than any of these images should become.
@@ -30,6 +30,9 @@ fn attempt(image: &Vec<u8>) {
     let mut out = Limited(MOST);
     if expansion.write(2, &mut out).is_ok() {
         assert_eq!(MOST - out.0, length, "the length is that of the plan");
+        // What can be expanded can be compressed, and is the same then.
+        let compressed = compress(image, 1);
+        assert!(Expansion::plan(&compressed).unwrap().is_like(&expansion));
     }
 }
 
