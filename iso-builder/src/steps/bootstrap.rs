@@ -7,7 +7,7 @@ use base::command::{Invocation, Runner, SystemRunner};
 use base::{failure, files};
 use model::architecture::Architecture;
 
-use super::base_image;
+use super::base_image::{self, TreeOwners};
 use super::limit::long;
 use super::memory::MemoryMount;
 use super::modules;
@@ -69,7 +69,8 @@ pub(super) fn bootstrap(
         let install = mmdebstrap(request, "essential", suite, tree.root(), mirrors, options.clone());
         SystemRunner.run(&install.env("TMPDIR", place))?;
         modules::unpack(&tree)?;
-        base_image::pack(tree.root(), &request.scratch, &request.out.join("base.tar"), request.epoch)
+        let archive = request.out.join("base.tar");
+        base_image::pack(tree.root(), TreeOwners::Sandbox, &request.scratch, &archive, request.epoch)
     })
 }
 

@@ -32,18 +32,36 @@ pub(super) fn is_wanted(path: &Path) -> bool {
         && !CONTAINER_MARKS.iter().any(|mark| path == Path::new(mark))
 }
 
+/// Whose owners the files of a directory have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::steps) enum TreeOwners {
+    /// Those of the sandbox, which has made it.
+    Sandbox,
+    /// Those of the host. In a user namespace some of them look like nobody.
+    Host,
+}
+
 /// Packs the directory: sorted, every time `epoch`.
-pub(in crate::steps) fn pack(directory: &Path, scratch: &Path, archive: &Path, epoch: u64) -> Result<()> {
-    let list = list(directory, scratch)?;
+///
+/// # Errors
+/// [`Class::Invalid`] if a file has an owner of the host that cannot be told.
+pub(in crate::steps) fn pack(
+    directory: &Path,
+    owners: TreeOwners,
+    scratch: &Path,
+    archive: &Path,
+    epoch: u64,
+) -> Result<()> {
+    let list = list(directory, owners == TreeOwners::Host && foreign_owners()?, scratch)?;
     let tar =
         long(Invocation::new("tar")).args(options(directory, scratch, &list, archive.as_os_str(), epoch)?);
     SystemRunner.run(&tar).with_context(|| format!("packing {}", directory.display()))?;
     Ok(())
 }
 
-/// The digest of the archive that [`pack`] would write.
+/// The digest of the archive that [`pack`] would write of a directory of the host.
 pub(super) fn digest(directory: &Path, scratch: &Path) -> Result<Digest> {
-    let list = list(directory, scratch)?;
+    let list = list(directory, foreign_owners()?, scratch)?;
     let told = scratch.join("told");
     let mut tar = Command::new("tar")
         .args(options(directory, scratch, &list, OsStr::new("-"), 0)?)
@@ -118,11 +136,10 @@ fn walk(directory: &Path) -> impl Iterator<Item = Result<DirEntry>> {
     walk.map(move |entry| entry.map_err(|error| refused(directory, error.into())))
 }
 
-/// Writes the sorted list of the paths that belong to the base, for tar.
-fn list(directory: &Path, scratch: &Path) -> Result<std::path::PathBuf> {
+/// Writes the sorted list of the paths that belong to the base, for tar; refuses nobody's files where that can be any owner.
+fn list(directory: &Path, nobody_is_unknown: bool, scratch: &Path) -> Result<std::path::PathBuf> {
     let file = scratch.join("list");
     let mut names = std::io::BufWriter::new(File::create(&file)?);
-    let foreign = foreign_owners()?;
     for entry in walk(directory) {
         let entry = entry?;
         let metadata = entry.metadata()?;
@@ -130,7 +147,7 @@ fn list(directory: &Path, scratch: &Path) -> Result<std::path::PathBuf> {
         if kind.is_block_device() || kind.is_char_device() || kind.is_socket() {
             continue;
         }
-        if foreign && is_nobodys(&metadata) {
+        if nobody_is_unknown && is_nobodys(&metadata) {
             let path = entry.path().display();
             return Err(refused(
                 directory,
@@ -180,6 +197,22 @@ mod tests {
             file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(time)).unwrap();
         }
         assert_eq!(newest(directory.path()).unwrap(), 1_700_000_000);
+    }
+
+    #[test]
+    fn nobodys_files_are_refused_only_where_that_can_be_any_owner() {
+        if !testing::privileges::root_runs() {
+            return testing::programs::leave_out("files of nobody", "only root can give files away");
+        }
+        let [tree, scratch] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let file = tree.path().join("usr");
+        fs::write(&file, "x").unwrap();
+        std::os::unix::fs::chown(&file, None, Some(NOBODY)).unwrap();
+        let told = list(tree.path(), true, scratch.path()).unwrap_err();
+        assert!(base::failure::render(&told).contains("cannot be read with its owners"));
+        // Packages such as nfs-common have files of the group nogroup.
+        let list = list(tree.path(), false, scratch.path()).unwrap();
+        assert_eq!(fs::read_to_string(list).unwrap(), "./usr\0");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use base::failure::{Class, Failure};
 use base::files;
 use serde::{Deserialize, Serialize};
 
-pub(super) use directory::pack;
+pub(super) use directory::{TreeOwners, pack};
 
 use super::request::{BaseSource, StepRequest};
 use super::tree::Tree;
@@ -36,14 +36,14 @@ pub fn keep_epoch(out: &Path, epoch: u64) -> Result<()> {
 
 /// Makes `base.tar`, whose files have the time `epoch` or else that of the newest of them.
 pub(super) fn import(request: &StepRequest, source: &BaseSource, epoch: Option<u64>) -> Result<()> {
-    let pack = |tree: &Path| {
+    let pack = |tree: &Path, owners| {
         let epoch = epoch.map_or_else(|| directory::newest(tree), Ok)?;
         keep_epoch(&request.out, epoch)?;
-        directory::pack(tree, &request.scratch, &request.out.join("base.tar"), epoch)
+        directory::pack(tree, owners, &request.scratch, &request.out.join("base.tar"), epoch)
     };
     if let BaseSource::Directory(path) = source {
         check_root(path, path)?;
-        return pack(path);
+        return pack(path, TreeOwners::Host);
     }
     let tree = Tree::empty(&request.scratch)?;
     match source {
@@ -56,7 +56,7 @@ pub(super) fn import(request: &StepRequest, source: &BaseSource, epoch: Option<u
     check_root(tree.root(), source.path())?;
     fs::set_permissions(tree.root(), fs::Permissions::from_mode(0o755))?;
     lchown(tree.root(), Some(0), Some(0))?;
-    pack(tree.root())
+    pack(tree.root(), TreeOwners::Sandbox)
 }
 
 /// What a directory has that [`import`] would take from it.
