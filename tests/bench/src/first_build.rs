@@ -22,11 +22,10 @@ use crate::timing::seconds_of;
 
 const DEFINITION: &str = "configs/images/minimal.yaml";
 const LIMIT: Duration = Duration::from_secs(3600);
-/// Beside live-build, which makes an ISO as well.
+/// Beside the quicker of the two.
 const FIRST_BUILD_LIMIT: f64 = 0.5;
 /// The tools that are measured beside the builder, and their Debian packages.
-const OTHERS: [&str; 2] = ["mkosi", LIVE_BUILD];
-const LIVE_BUILD: &str = "live-build";
+const OTHERS: [&str; 2] = ["mkosi", "live-build"];
 
 /// What the builds of the others are of.
 struct PackageChoice {
@@ -46,10 +45,11 @@ pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
     for what in ["from a mirror alone", "with packages that are here"] {
         let (own, choice) = own(&root.join("own"))?;
         let others = [mkosi(&root.join(OTHERS[0]), &choice)?, live_build(&root.join(OTHERS[1]), &choice)?];
+        let quicker = others[0].min(others[1]);
         for (name, seconds) in OTHERS.into_iter().zip(others) {
             let figure = Figure::new(&format!("first build, {what}"), own, "s", (name, seconds));
             let limit = RatioLimit::AtMost(FIRST_BUILD_LIMIT);
-            figures.push(if name == LIVE_BUILD { figure.limit(limit) } else { figure });
+            figures.push(if seconds > quicker { figure } else { figure.limit(limit) });
         }
     }
     fs::remove_dir_all(root)?;
