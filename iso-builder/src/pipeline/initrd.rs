@@ -25,7 +25,7 @@ pub(super) fn complete(dracut: &Path, installer: &Path, trust: &[u8], out: &Path
     initrd::unpack(&mut File::open(dracut).with_context(what)?, &mut archives).with_context(what)?;
     initrd::add(&mut archives, &files).with_context(what)?;
     archives.rewind().with_context(what)?;
-    files::fill_atomically(&out.join("initrd"), 0o644, |file| initrd::pack(&mut archives, file))
+    files::fill_unsynced(&out.join("initrd"), 0o644, |file| initrd::pack(&mut archives, file))
         .with_context(what)
 }
 

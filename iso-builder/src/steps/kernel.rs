@@ -121,7 +121,7 @@ fn make_initrd(request: &StepRequest, tree: &Tree, release: &str) -> Result<()> 
     let mut plain = File::open(&archives).with_context(what)?;
     check_product(&mut plain)?;
     plain.rewind().with_context(what)?;
-    files::fill_atomically(&request.out.join("initrd"), 0o644, |file| initrd::pack(&mut plain, file))
+    files::fill_unsynced(&request.out.join("initrd"), 0o644, |file| initrd::pack(&mut plain, file))
         .with_context(what)
 }
 

@@ -12,7 +12,7 @@ use std::thread::available_parallelism;
 
 use anyhow::{Context, Result};
 use base::command::{Invocation, Runner, SystemRunner};
-use base::files::fill_atomically;
+use base::files::fill_unsynced;
 use base::parallel::for_each;
 use formats::kernel_modules;
 use walkdir::WalkDir;
@@ -93,7 +93,7 @@ fn unpack_zstd(path: &Path) -> Result<()> {
     let what = || format!("unpacking {}", path.display());
     let packed = File::open(path).with_context(what)?;
     let mode = packed.metadata().with_context(what)?.permissions().mode() & 0o7777;
-    fill_atomically(&path.with_extension(""), mode, |file| zstd::stream::copy_decode(packed, file))
+    fill_unsynced(&path.with_extension(""), mode, |file| zstd::stream::copy_decode(packed, file))
         .and_then(|()| fs::remove_file(path).map_err(Into::into))
         .with_context(what)
 }

@@ -32,6 +32,15 @@ pub fn fill_atomically(path: &Path, mode: u32, fill: impl FnOnce(&mut File) -> i
     fill(file.file_mut()).and_then(|()| file.place(mode)).with_context(what)
 }
 
+/// The same for what can be made again and is looked at before it is used: it comes to the disk when the kernel writes it there, and a machine
+/// that loses power before can be left with a part of it.
+pub fn fill_unsynced(path: &Path, mode: u32, fill: impl FnOnce(&mut File) -> io::Result<()>) -> Result<()> {
+    let what = || format!("writing {}", path.display());
+    make_directory(parent(path), 0o755).with_context(what)?;
+    let mut file = UnfinishedFile::begin(path).with_context(what)?;
+    fill(file.file_mut()).and_then(|()| file.place_unsynced(mode)).with_context(what)
+}
+
 /// The directory that `path` is in, made if it is missing, and its name there.
 fn beside(path: &Path) -> Result<(Directory, &OsStr)> {
     let name = path.file_name().context("the path does not end with a name")?;

@@ -31,7 +31,7 @@ use nix::unistd::{AccessFlags, access};
 use crate::failure::{Class, Classify, Failure};
 use crate::size::ByteSize;
 
-pub use atomic::{fill_atomically, write_atomically};
+pub use atomic::{fill_atomically, fill_unsynced, write_atomically};
 pub use directory::{Attributes, Directory, EntryKind, Status};
 pub use entry::{open_entry, read_entry};
 pub use owner::Owner;

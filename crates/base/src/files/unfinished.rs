@@ -67,6 +67,12 @@ impl UnfinishedFile {
         fs::rename(&self.path, &self.output)?;
         File::open(parent(&self.output))?.sync_all()
     }
+
+    /// The same, whatever is on the disk by then.
+    pub fn place_unsynced(self, mode: u32) -> io::Result<()> {
+        self.file.set_permissions(Permissions::from_mode(mode))?;
+        fs::rename(&self.path, &self.output)
+    }
 }
 
 impl Drop for UnfinishedFile {

@@ -10,7 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use anyhow::{Result, anyhow};
 use base::digest::{Digest, HashingReader};
 use base::failure::{Class, Classify, Failure, class_of};
-use base::files::{self, fill_atomically, read_at_most, write_atomically};
+use base::files::{self, fill_unsynced, read_at_most, write_atomically};
 use base::parallel::{self, locked};
 use formats::oci::Repository;
 use transfer::registry::Client;
@@ -183,7 +183,7 @@ impl FoundStep {
             }
             target.set_modified(UNIX_EPOCH + file.modified.unwrap_or(Duration::ZERO))
         };
-        fill_atomically(path, mode, fill).map_err(|error| match class_of(&error) {
+        fill_unsynced(path, mode, fill).map_err(|error| match class_of(&error) {
             // Neither the network nor the disk: it cannot be unpacked, or has another digest.
             Class::Unexpected => {
                 let why = anyhow!("what came is not what its list of outputs says");
