@@ -268,14 +268,19 @@ impl PlannedBuild {
         let wanted: BTreeSet<_> =
             options.only.as_ref().unwrap_or(&definition.outputs).iter().copied().collect();
         host_programs::check_disks(&wanted)?;
-        let scratch = tempfile::tempdir().context("making a scratch directory")?;
-        configuration::payloads(&loaded, scratch.path())?;
-        configuration::disk(&loaded, &wanted)?;
-        // A host that cannot build gets no directory, and nobody is asked for a passphrase.
-        host_programs::check(architecture)?;
-        signing::revocations(&loaded)?;
-        extension_inputs::check(&loaded)?;
-        extension_inputs::check_key(definition, options.inputs.module_key.as_ref())?;
+        // A host that cannot build gets no directory, and nobody is asked for a passphrase. It starts programs to know, and the other
+        // checks go on meanwhile.
+        parallel::both(
+            || {
+                let scratch = tempfile::tempdir().context("making a scratch directory")?;
+                configuration::payloads(&loaded, scratch.path())?;
+                configuration::disk(&loaded, &wanted)?;
+                signing::revocations(&loaded)?;
+                extension_inputs::check(&loaded)?;
+                extension_inputs::check_key(definition, options.inputs.module_key.as_ref())
+            },
+            || host_programs::check(architecture),
+        )?;
         let output = output::directory_of(output, loaded.variant.as_deref(), definition.own_architecture())?;
         Ok(Self { loaded, installer, wanted, output })
     }
