@@ -8,12 +8,15 @@ use std::collections::VecDeque;
 use std::io::{self, Read};
 
 use base::digest::{Digest, Hasher};
+use base::parallel;
 use uuid::Uuid;
 
 /// Length of a block of data and of a block of hashes, in bytes.
 pub const BLOCK_BYTES: usize = 4096;
 const HASH_BYTES: usize = 32;
 const HASHES_PER_BLOCK: usize = BLOCK_BYTES / HASH_BYTES;
+/// How many bytes a thread hashes before it takes the next ones. Below twice as many, starting threads would take longer.
+const BYTES_PER_THREAD: usize = 256 << 10;
 /// Where the superblock has the number of blocks of data.
 const BLOCKS_AT: usize = 72;
 
@@ -37,6 +40,7 @@ impl VerityParameters {
 #[allow(missing_debug_implementations)]
 pub struct VerityBuilder {
     parameters: VerityParameters,
+    threads: usize,
     /// The bytes of the current block so far.
     rest: Vec<u8>,
     leaves: Vec<u8>,
@@ -71,7 +75,7 @@ impl VerityTree {
         }
         let start = stored.len().checked_sub(leaves_bytes(blocks))?;
         let leaves = stored.get(start..start + blocks * HASH_BYTES)?.to_vec();
-        let tree = VerityBuilder { parameters, rest: Vec::new(), leaves }.finish();
+        let tree = VerityBuilder { leaves, ..VerityBuilder::new(parameters) }.finish();
         (tree.root == root).then_some(tree)
     }
 
@@ -132,7 +136,13 @@ impl io::Write for VerityBuilder {
 impl VerityBuilder {
     #[must_use]
     pub fn new(parameters: VerityParameters) -> Self {
-        Self { parameters, rest: Vec::new(), leaves: Vec::new() }
+        Self { parameters, threads: 1, rest: Vec::new(), leaves: Vec::new() }
+    }
+
+    /// The same on up to `threads` processors, where pieces of some MiB come. The tree is the same for any number of them.
+    #[must_use]
+    pub fn on_threads(self, threads: usize) -> Self {
+        Self { threads, ..self }
     }
 
     /// Takes the next bytes of the data.
@@ -147,11 +157,24 @@ impl VerityBuilder {
             let block = std::mem::take(&mut self.rest);
             self.leaf(&block);
         }
-        let mut blocks = bytes.chunks_exact(BLOCK_BYTES);
-        for block in &mut blocks {
-            self.leaf(block);
+        let (blocks, rest) = bytes.split_at(bytes.len() - bytes.len() % BLOCK_BYTES);
+        if self.threads > 1 && blocks.len() >= 2 * BYTES_PER_THREAD {
+            self.leaves_on_threads(blocks);
+        } else {
+            blocks.chunks(BLOCK_BYTES).for_each(|block| self.leaf(block));
         }
-        self.rest.extend_from_slice(blocks.remainder());
+        self.rest.extend_from_slice(rest);
+    }
+
+    fn leaves_on_threads(&mut self, blocks: &[u8]) {
+        let salt = self.parameters.salt;
+        let hashes = |part: &&[u8]| -> Vec<u8> {
+            part.chunks(BLOCK_BYTES).flat_map(|block| *hash(&salt, block).as_bytes()).collect()
+        };
+        let parts: Vec<_> = blocks.chunks(BYTES_PER_THREAD).collect();
+        // Hashing cannot fail.
+        let made = parallel::map(&parts, self.threads, |part| Ok(hashes(part))).unwrap_or_default();
+        made.iter().for_each(|leaves| self.leaves.extend_from_slice(leaves));
     }
 
     fn leaf(&mut self, block: &[u8]) {
@@ -440,11 +463,17 @@ mod tests {
     }
 
     #[test]
-    fn the_pieces_do_not_matter() {
+    fn neither_the_pieces_nor_the_threads_matter() {
         let data = data(300);
         let whole = tree(&data, data.len());
-        for pieces in [1000, 4095, 4096, 4097, 100_000] {
+        let parameters = VerityParameters::of_image(Digest::of(&data));
+        for pieces in [1000, 4095, 4096, 4097, 100_000, 2 * BYTES_PER_THREAD, 1_000_000, data.len()] {
             assert!(tree(&data, pieces) == whole, "{pieces}");
+            for threads in [2, 3, 16] {
+                let mut builder = VerityBuilder::new(parameters).on_threads(threads);
+                data.chunks(pieces).for_each(|piece| builder.update(piece));
+                assert!(builder.finish() == whole, "{pieces} on {threads}");
+            }
         }
         assert_ne!(tree(&data[..data.len() - 1], 4096).root, whole.root);
     }
