@@ -82,7 +82,7 @@ impl Build<'_> {
             "include": list.include,
             "packages": packages.iter().map(|package| package.sha256).collect::<Vec<_>>(),
         });
-        let outputs = self.inputs.cache.step(&StepKey::new("module-tools", 2, inputs), |out| {
+        let outputs = self.inputs.cache.step(&StepKey::new("module-tools", 3, inputs), |out| {
             let repository = self.repository(&packages)?;
             let epoch = self.epoch_of(&repository)?;
             keep_epoch(out, epoch)?;

@@ -50,7 +50,7 @@ impl Build<'_> {
             "digest": self.lock.base,
             "packages": packages.collect::<Vec<_>>(),
         });
-        StepKey::new("base", 4, inputs)
+        StepKey::new("base", 5, inputs)
     }
 
     /// The root file system before anything of ours.

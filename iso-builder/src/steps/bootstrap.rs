@@ -51,6 +51,12 @@ pub(super) fn mmdebstrap(
 const LINKS_BESIDE_USR: &str = "--setup-hook=for directory in bin lib lib64 sbin; do \
     mkdir -p \"$1/usr/$directory\" && ln -s \"usr/$directory\" \"$1/$directory\"; done";
 
+/// Removes what is another each time that the same packages are installed, or on another host, and belongs to no image: what mmdebstrap copies
+/// from the host (its section SOURCE_DATE_EPOCH), where apt found the packages, and the names and keys that packages give a machine. Without
+/// it what is made is the same everywhere, and so is the key of each step after it.
+const SAME_EVERYWHERE: &str = "--customize-hook=cd \"$1/etc\" && \
+    rm -f apt/sources.list hostname iscsi/initiatorname.iscsi resolv.conf ssh/ssh_host_*";
+
 /// Makes `base.tar`, with the modules of the kernel unpacked: several steps need them so, whatever is laid over the base.
 pub(super) fn bootstrap(
     request: &StepRequest,
@@ -60,7 +66,7 @@ pub(super) fn bootstrap(
 ) -> Result<()> {
     let names = include.iter().map(|package| plain_name(package));
     let accepted: Vec<_> = names.filter(|name| asks_for_a_licence(name)).map(accept_licence).collect();
-    let hooks: Vec<_> = accepted.iter().map(String::as_str).collect();
+    let hooks: Vec<_> = accepted.iter().map(String::as_str).chain([SAME_EVERYWHERE]).collect();
     let mirror = lay_out(request, suite, repository)?;
     let options = options(include, &hooks);
     in_memory_or_on_disk(request, repository, |place| {
@@ -92,7 +98,7 @@ pub(super) fn module_tools(
     repository: &PackageRepository,
     include: &[String],
 ) -> Result<()> {
-    archive(request, "essential", suite, repository, include, &[NO_DKMS_BUILD], "tools.tar")
+    archive(request, "essential", suite, repository, include, &[NO_DKMS_BUILD, SAME_EVERYWHERE], "tools.tar")
 }
 
 /// Makes `layer.tar`.

@@ -1,6 +1,6 @@
 //! Builds where there is no person: in a container of the builder's own image, and by the commands of `docs/how-to/ci.md`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -149,8 +149,17 @@ fn a_build_in_a_container_by_an_ordinary_user_gives_the_bytes_of_one_outside() {
             Ok(same.map(str::to_owned).collect())
         };
         checks.equal("SHA256SUMS", sums(work.join("out"))?, sums(artifacts.disk("outside"))?);
+        // They would share all of them.
+        checks.equal("the steps", steps(&work.join("cache"))?, steps(&artifacts.disk("cache"))?);
         checks.finish("a build in a container")
     });
+}
+
+/// The names of the steps in a cache, which follow from all that goes into them.
+fn steps(cache: &Path) -> Result<BTreeSet<String>> {
+    let names =
+        fs::read_dir(cache.join("steps"))?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    names.collect()
 }
 
 /// A refusal by the container's defaults is reported at once, with the setting that allows it, before any download.
