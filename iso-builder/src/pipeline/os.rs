@@ -151,9 +151,9 @@ impl Build<'_> {
             "overlays": overlay::digests(&overlays)?,
             "installer": installer.sha256,
             "identity": identity,
-            "level": level,
+            "compression": ImageCompression::at_level(level),
         });
-        self.inputs.cache.step(&StepKey::new(ROOTFS, 11, inputs), |out| {
+        self.inputs.cache.step(&StepKey::new(ROOTFS, 12, inputs), |out| {
             let rootfs = RootfsSource {
                 base: base.archive()?,
                 overlays: overlay::paths(&overlays)?,
