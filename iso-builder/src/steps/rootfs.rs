@@ -112,8 +112,10 @@ pub(super) fn make(request: &StepRequest, rootfs: &RootfsSource) -> Result<()> {
     make_mount_points(&tree)?;
     settle_var(&tree)?;
     check_product(&tree)?;
-    hardware::survey(request, &tree, &kernel)?;
-    let hashes = write_image(request, &tree, &compression, rootfs.level)?;
+    let (hashes, ()) = parallel::both(
+        || write_image(request, &tree, &compression, rootfs.level),
+        || hardware::survey(request, &tree, &kernel),
+    )?;
     let hashes = serde_json::to_vec(&hashes)?;
     fs::write(request.out.join(IMAGE_HASHES_OUTPUT), hashes).context("writing the root hashes")
 }
@@ -151,6 +153,9 @@ fn write_image(
     drop(out);
     hashes(&image, &expansion, ImageCompression::at_level(level))
 }
+
+/// The bytes of the expanded image that are hashed side by side.
+const HASHED_BYTES: usize = 8 << 20;
 
 /// For what an image has beside the bytes of its files.
 const ROOM_OF_TABLES: u64 = 256 << 20;
@@ -216,8 +221,11 @@ fn hashes(
     ensure!(again.is_like(expansion), "the compressed OS image has other files than the uncompressed one");
     let of_compressed = || Ok(VerityTree::of_image(digest, open()?).context("reading the OS image")?.root);
     let of_expanded = || {
-        let mut hashes = VerityBuilder::new(VerityParameters::of_image(digest));
-        expansion.write(threads(), &mut hashes).context("expanding the OS image")?;
+        let mut hashes = VerityBuilder::new(VerityParameters::of_image(digest)).on_threads(threads());
+        let mut pieces = BufWriter::with_capacity(HASHED_BYTES, &mut hashes);
+        expansion.write(threads(), &mut pieces).context("expanding the OS image")?;
+        pieces.flush().context("hashing the OS image")?;
+        drop(pieces);
         Ok(hashes.finish().root)
     };
     let (root_hash, root_of_expanded) = parallel::both(of_compressed, of_expanded)?;
