@@ -11,7 +11,6 @@ use std::fmt;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::sync::Mutex;
 
-use base::digest::Digest;
 use base::parallel::locked;
 use zstd::bulk::{Compressor, Decompressor};
 
@@ -49,8 +48,11 @@ struct KnownBlocks<'k, K> {
     image: &'k K,
     /// Of the image.
     length: u64,
-    blocks: HashMap<Digest, StoredBlock>,
+    blocks: HashMap<BlockDigest, StoredBlock>,
 }
+
+/// BLAKE3 of a block. It never leaves this process, and is several times as quick as SHA-256.
+type BlockDigest = [u8; blake3::OUT_LEN];
 
 /// Blocks as the compressed image has them, one after the other.
 #[derive(Default)]
@@ -136,7 +138,7 @@ impl<'k, K: Source> KnownBlocks<'k, K> {
         let look = |run: &[StoredBlock]| {
             let mut unpacker = Unpacker::new(image, plan.length)?;
             for block in run {
-                let digest = Digest::of(unpacker.unpack(*block)?);
+                let digest = digest(unpacker.unpack(*block)?);
                 locked(&blocks).insert(digest, *block);
             }
             Ok(())
@@ -148,10 +150,14 @@ impl<'k, K: Source> KnownBlocks<'k, K> {
 
     /// How this block is stored there; none as well if it cannot be read any more.
     fn find(&self, plain: &[u8]) -> Option<(Vec<u8>, u32)> {
-        let block = self.blocks.get(&Digest::of(plain))?;
+        let block = self.blocks.get(&digest(plain))?;
         let stored = read_exactly(self.image, self.length, block.start, block.length() as usize).ok()?;
         Some((stored, block.word))
     }
+}
+
+fn digest(block: &[u8]) -> BlockDigest {
+    *blake3::hash(block).as_bytes()
 }
 
 /// Compresses blocks, one after the other.
