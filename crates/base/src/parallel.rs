@@ -18,14 +18,15 @@ pub fn for_each<'a, T: Sync>(
     for_each_interruptible(items, threads, |item, _| work(item))
 }
 
-/// Does the same with work that has results, which come in the order of the items.
-pub fn map<'a, T: Sync, R: Send>(
+/// Does the same with work that has results, which come in the order of the items. `E` is [`std::convert::Infallible`] for
+/// work that cannot fail.
+pub fn map<'a, T: Sync, R: Send, E: Send>(
     items: &'a [T],
     threads: usize,
-    work: impl Fn(&'a T) -> Result<R> + Sync,
-) -> Result<Vec<R>> {
+    work: impl Fn(&'a T) -> Result<R, E> + Sync,
+) -> Result<Vec<R>, E> {
     let places: Vec<_> = items.iter().map(|item| (item, Mutex::new(None))).collect();
-    for_each(&places, threads, |(item, place)| {
+    for_each_interruptible(&places, threads, |(item, place), _| {
         *locked(place) = Some(work(item)?);
         Ok(())
     })?;
@@ -34,11 +35,11 @@ pub fn map<'a, T: Sync, R: Send>(
 }
 
 /// Does the same with work that can end early: it gets a function that returns an error after a failure elsewhere.
-pub fn for_each_interruptible<'a, T: Sync>(
+pub fn for_each_interruptible<'a, T: Sync, E: Send>(
     items: &'a [T],
     threads: usize,
-    work: impl Fn(&'a T, &dyn Fn() -> Result<(), Failure>) -> Result<()> + Sync,
-) -> Result<()> {
+    work: impl Fn(&'a T, &dyn Fn() -> Result<(), Failure>) -> Result<(), E> + Sync,
+) -> Result<(), E> {
     let (next, stop, failure) = (AtomicUsize::new(0), AtomicBool::new(false), Mutex::new(None));
     let go_on = || match stop.load(Ordering::Relaxed) {
         true => Err(Failure::new(Class::Cancelled, "stopped after a failure elsewhere")),
@@ -68,11 +69,16 @@ pub fn both<A: Send, B>(
     first: impl FnOnce() -> Result<A> + Send,
     second: impl FnOnce() -> Result<B>,
 ) -> Result<(A, B)> {
+    let (first, second) = beside(first, second);
+    Ok((first?, second?))
+}
+
+/// Does two things side by side that have no failures in common.
+pub fn beside<A: Send, B>(first: impl FnOnce() -> A + Send, second: impl FnOnce() -> B) -> (A, B) {
     thread::scope(|scope| {
         let first = scope.spawn(first);
         let second = second();
-        let first = first.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        Ok((first, second?))
+        (first.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), second)
     })
 }
 
@@ -83,6 +89,7 @@ pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
     use std::time::Duration;
 
     use super::*;
@@ -105,9 +112,10 @@ mod tests {
         let waits = [30, 0, 20, 0];
         let wait = |milliseconds: &u64| {
             thread::sleep(Duration::from_millis(*milliseconds));
-            Ok(*milliseconds)
+            Ok::<_, Infallible>(*milliseconds)
         };
-        assert_eq!(map(&waits, 4, wait).unwrap(), waits);
+        let Ok(waited) = map(&waits, 4, wait);
+        assert_eq!(waited, waits);
         let error = map(&waits, 2, |wait| if *wait == 20 { anyhow::bail!("twenty") } else { Ok(()) });
         assert_eq!(error.unwrap_err().to_string(), "twenty");
     }

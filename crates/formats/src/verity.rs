@@ -5,6 +5,7 @@
 //! "DMVerity" page for the superblock.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::io::{self, Read};
 
 use base::digest::{Digest, Hasher};
@@ -168,12 +169,11 @@ impl VerityBuilder {
 
     fn leaves_on_threads(&mut self, blocks: &[u8]) {
         let salt = self.parameters.salt;
-        let hashes = |part: &&[u8]| -> Vec<u8> {
-            part.chunks(BLOCK_BYTES).flat_map(|block| *hash(&salt, block).as_bytes()).collect()
+        let hashes = |part: &&[u8]| -> Result<Vec<u8>, Infallible> {
+            Ok(part.chunks(BLOCK_BYTES).flat_map(|block| *hash(&salt, block).as_bytes()).collect())
         };
         let parts: Vec<_> = blocks.chunks(BYTES_PER_THREAD).collect();
-        // Hashing cannot fail.
-        let made = parallel::map(&parts, self.threads, |part| Ok(hashes(part))).unwrap_or_default();
+        let Ok(made) = parallel::map(&parts, self.threads, hashes);
         made.iter().for_each(|leaves| self.leaves.extend_from_slice(leaves));
     }
 

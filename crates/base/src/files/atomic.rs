@@ -26,19 +26,25 @@ pub fn write_atomically(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
 
 /// The same with what `fill` writes, which may be large: what a killed process has left of such files in the directory is removed.
 pub fn fill_atomically(path: &Path, mode: u32, fill: impl FnOnce(&mut File) -> io::Result<()>) -> Result<()> {
-    let what = || format!("writing {}", path.display());
-    make_directory(parent(path), 0o755).with_context(what)?;
-    let mut file = UnfinishedFile::begin(path).with_context(what)?;
-    fill(file.file_mut()).and_then(|()| file.place(mode)).with_context(what)
+    filled(path, fill, |file| file.place(mode))
 }
 
 /// The same for what can be made again and is looked at before it is used: it comes to the disk when the kernel writes it there, and a machine
 /// that loses power before can be left with a part of it.
 pub fn fill_unsynced(path: &Path, mode: u32, fill: impl FnOnce(&mut File) -> io::Result<()>) -> Result<()> {
+    filled(path, fill, |file| file.place_unsynced(mode))
+}
+
+/// Lets `fill` write a file that has no name yet, and `place` give it that of `path`.
+fn filled(
+    path: &Path,
+    fill: impl FnOnce(&mut File) -> io::Result<()>,
+    place: impl FnOnce(UnfinishedFile) -> io::Result<()>,
+) -> Result<()> {
     let what = || format!("writing {}", path.display());
     make_directory(parent(path), 0o755).with_context(what)?;
     let mut file = UnfinishedFile::begin(path).with_context(what)?;
-    fill(file.file_mut()).and_then(|()| file.place_unsynced(mode)).with_context(what)
+    fill(file.file_mut()).and_then(|()| place(file)).with_context(what)
 }
 
 /// The directory that `path` is in, made if it is missing, and its name there.

@@ -54,10 +54,7 @@ pub(super) fn make_in(
     let numbers: Vec<u32> = (0..header.segments()).collect();
     for batch in numbers.chunks(threads.max(1)) {
         let made = parallel::map(batch, threads, |number| {
-            Ok(segment(old, new, &header, &index, *number, sizes.margin)?)
-        });
-        let made = made.map_err(|error| {
-            error.downcast().unwrap_or(DeltaError::Compress("internal error in a thread"))
+            segment(old, new, &header, &index, *number, sizes.margin)
         })?;
         for (record, frame) in &made {
             record.write(out).and_then(|()| out.write_all(frame)).map_err(DeltaError::Write)?;

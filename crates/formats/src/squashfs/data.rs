@@ -3,6 +3,7 @@
 //! Equal files share blocks, so that blocks are a set. In the expanded image they keep their order and nothing lies
 //! between them: then the blocks of a file follow each other as before.
 
+use std::convert::Infallible;
 use std::io::Write;
 use std::ops::Range;
 
@@ -10,7 +11,7 @@ use base::parallel;
 use zstd::bulk::Decompressor;
 
 use super::error::{ExpandError, ExpandResult};
-use super::metadata::read_exactly;
+use super::metadata::read_into;
 use crate::iso9660::Source;
 
 /// The bit of a length that says that the block is not compressed.
@@ -20,8 +21,8 @@ pub(super) const STORED: u32 = 1 << 24;
 const MOST_BLOCKS: usize = 2 << 20;
 /// How much one thread unpacks at a time; more where one block is larger.
 const RUN_BYTES: u64 = 1 << 20;
-/// How many such runs are in memory for each thread.
-const RUNS_PER_THREAD: usize = 4;
+/// How many such runs are worked on for each thread before the next ones. As many more that have been worked on are in memory.
+const RUNS_PER_THREAD: usize = 2;
 
 /// A block in the compressed image.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -148,7 +149,7 @@ impl Blocks {
     ) -> ExpandResult<()> {
         let unpack = |blocks: &[StoredBlock]| {
             let mut unpacker = Unpacker::new(source, length)?;
-            let mut unpacked = Vec::new();
+            let mut unpacked = Vec::with_capacity(blocks.iter().map(|block| block.plain as usize).sum());
             for block in blocks {
                 unpacked.extend(unpacker.unpack(*block)?);
             }
@@ -159,30 +160,38 @@ impl Blocks {
         })
     }
 
-    /// Does `work` for runs of blocks, on `threads` processors, and gives what comes of it to `then`, in the order of the blocks. The first
-    /// failure by place is returned, whatever the threads do.
+    /// Does `work` for runs of blocks, on `threads` processors, and gives what comes of it to `then`, in the order of the blocks, while the
+    /// next runs are worked on. The first failure by place is returned, whatever the threads do.
     pub(super) fn in_order<R: Send>(
         &self,
         threads: usize,
         work: impl Fn(&[StoredBlock]) -> ExpandResult<R> + Sync,
         mut then: impl FnMut(R) -> ExpandResult<()>,
     ) -> ExpandResult<()> {
-        let mut left = &self.blocks[..];
-        while !left.is_empty() {
-            let mut runs = Vec::new();
-            while runs.len() < threads.max(1) * RUNS_PER_THREAD && !left.is_empty() {
-                let (blocks, rest) = left.split_at(run(left));
-                runs.push(blocks.iter().map(|placed| placed.block).collect::<Vec<_>>());
-                left = rest;
-            }
-            // The work itself has no error for the other threads: each result has its own.
-            let done = parallel::map(&runs, threads, |run| Ok(work(run)));
-            for result in done.into_iter().flatten() {
-                then(result?)?;
-            }
+        // A failure is a result, so that it ends no run before its own.
+        let work = |run: &Vec<StoredBlock>| Ok::<_, Infallible>(work(run));
+        let (mut left, mut done) = (&self.blocks[..], Vec::new());
+        while !left.is_empty() || !done.is_empty() {
+            let runs = next_runs(&mut left, threads.max(1) * RUNS_PER_THREAD);
+            let worked_on = || parallel::map(&runs, threads, work);
+            let (Ok(next), consumed) =
+                parallel::beside(worked_on, || done.drain(..).try_for_each(|result| then(result?)));
+            consumed?;
+            done = next;
         }
         Ok(())
     }
+}
+
+/// Takes the first `count` runs of `left`.
+fn next_runs(left: &mut &[PlacedBlock], count: usize) -> Vec<Vec<StoredBlock>> {
+    let mut runs = Vec::new();
+    while runs.len() < count && !left.is_empty() {
+        let (blocks, rest) = left.split_at(run(left));
+        runs.push(blocks.iter().map(|placed| placed.block).collect());
+        *left = rest;
+    }
+    runs
 }
 
 /// Whether one of these places has a byte in common with `data`.
@@ -215,7 +224,7 @@ impl<'s, S: Source> Unpacker<'s, S> {
 
     /// What the expanded image has of the block.
     pub(super) fn unpack(&mut self, block: StoredBlock) -> ExpandResult<&[u8]> {
-        self.stored = read_exactly(self.source, self.length, block.start, block.length() as usize)?;
+        read_into(&mut self.stored, self.source, self.length, block.start, block.length() as usize)?;
         let wanted = block.plain as usize;
         if block.word & STORED != 0 {
             return self.stored.get(..wanted).ok_or(ExpandError::Block(block.start));

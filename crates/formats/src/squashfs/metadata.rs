@@ -109,11 +109,24 @@ pub(super) fn read_exactly(
     at: u64,
     length: usize,
 ) -> ExpandResult<Vec<u8>> {
+    let mut bytes = Vec::new();
+    read_into(&mut bytes, source, image_length, at, length)?;
+    Ok(bytes)
+}
+
+/// Reads as [`read_exactly`] into `bytes`, in place of what they were before.
+pub(super) fn read_into(
+    bytes: &mut Vec<u8>,
+    source: &impl Source,
+    image_length: u64,
+    at: u64,
+    length: usize,
+) -> ExpandResult<()> {
     let needed = at.saturating_add(length as u64);
     if needed > image_length {
         return Err(ExpandError::Truncated { needed, length: image_length });
     }
-    let mut bytes = vec![0; length];
+    bytes.resize(length, 0);
     let mut done = 0;
     while done < length {
         let place = at.saturating_add(done as u64);
@@ -124,7 +137,7 @@ pub(super) fn read_exactly(
             Err(error) => return Err(ExpandError::Read(place, error)),
         }
     }
-    Ok(bytes)
+    Ok(())
 }
 
 /// Where a block of a table begins.
@@ -136,6 +149,17 @@ struct Block {
     plain: usize,
 }
 
+/// Where a block of an expanded table begins that holds the bytes from `plain` on.
+pub(super) fn stored_start(plain: usize) -> u64 {
+    let number = plain / BLOCK_BYTES;
+    (number * (BLOCK_BYTES + HEADER_BYTES)) as u64
+}
+
+/// What refers to a place in the bytes of an expanded table: the start of its block, and in the lowest 16 bits the place in that.
+pub(super) fn reference(position: usize) -> u64 {
+    stored_start(position) << 16 | (position % BLOCK_BYTES) as u64
+}
+
 /// A table, and where the places in it were.
 #[derive(Clone)]
 pub(super) struct Table {
@@ -145,6 +169,18 @@ pub(super) struct Table {
 }
 
 impl Table {
+    /// A table with these bytes, as the expanded form has it.
+    pub(super) fn of(bytes: Vec<u8>) -> Self {
+        let full = (0..bytes.len()).step_by(BLOCK_BYTES);
+        let block = |plain: usize| Block { stored: stored_start(plain), plain };
+        let mut blocks: Vec<_> = full.map(block).collect();
+        blocks.push(Block {
+            stored: (bytes.len() + HEADER_BYTES * bytes.len().div_ceil(BLOCK_BYTES)) as u64,
+            plain: bytes.len(),
+        });
+        Self { bytes, blocks }
+    }
+
     /// The number of the block that began at `stored`.
     fn number(&self, stored: u64) -> ExpandResult<usize> {
         self.blocks
