@@ -19,10 +19,8 @@ ARCHITECTURE ?= $(HOST_ARCHITECTURE)
 DEFINITION ?= configs/images/default$(if $(filter arm64,$(ARCHITECTURE)),-arm64).yaml
 OUTPUT ?= dist
 CARGO ?= cargo
-# Emulation works everywhere; ACCEL=kvm is quicker where it works. With a thread for each processor QEMU 7.2 can miss that a kernel
-# changes its own code, which then panics; with less room for translated code than these MiB, the programs of Kubernetes push each
-# other's translations out. ERMS and FSRM let a kernel copy byte by byte, which is slow where it is emulated.
-ACCEL ?= tcg,thread=single,tb-size=512
+# Emulation works everywhere; ACCEL=kvm is quicker where it works.
+ACCEL ?= tcg
 OVMF ?= /usr/share/OVMF
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/nqrust

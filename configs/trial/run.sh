@@ -6,6 +6,10 @@
 # With CONFIGURATION a copy of the ISO installs a new disk without a question. Each minute a line says how far the machine is,
 # until its node is ready; the machine then runs on, or ends where nobody is at the terminal. Without CONFIGURATION a person
 # answers the questions, and the disk stays. ACCEL and OVMF are those of the Makefile.
+#
+# The machine ends where it would restart after the install, and is started again, since emulation differs for both. An API server
+# and what asks it wait for each other until they give up if all processors share a thread of the host. With a thread for each,
+# QEMU 7.2 can miss that a kernel changes its own code, which then panics: a node starts again by itself, an install would not.
 set -euo pipefail
 builder=$1 iso=$2 directory=$3 configuration=${4-}
 # Far more than an emulated machine takes on a host without other work.
@@ -20,7 +24,11 @@ fail() {
 mkdir -p "$directory"
 # Every flush of an emulated control plane would wait for the disk of this host; the disk is for a trial.
 [ -z "$configuration" ] || rm -f "$directory/disk.qcow2" "$directory/variables.fd" "$directory/uuid"
-[ -e "$directory/disk.qcow2" ] || qemu-img create -q -f qcow2 "$directory/disk.qcow2" 300G
+is_installed=1
+[ -e "$directory/disk.qcow2" ] || {
+  is_installed=
+  qemu-img create -q -f qcow2 "$directory/disk.qcow2" 300G
+}
 [ -e "$directory/variables.fd" ] || cp "$OVMF/OVMF_VARS_4M.fd" "$directory/variables.fd"
 # Machines have a UUID, and a node is known by it.
 [ -e "$directory/uuid" ] || cat /proc/sys/kernel/random/uuid >"$directory/uuid"
@@ -31,7 +39,12 @@ fi
 display=none
 [ -z "${DISPLAY:-}${WAYLAND_DISPLAY:-}" ] || display=gtk
 
-machine=(qemu-system-x86_64 -machine q35 -accel "$ACCEL" -cpu max,-erms,-fsrm -m 4096 -smp 2 -vga std -display "$display"
+# With less room for translated code than these MiB, the programs of Kubernetes push each other's translations out.
+installing=$ACCEL running=$ACCEL
+[ "$ACCEL" != tcg ] || installing=tcg,thread=single,tb-size=512 running=tcg,thread=multi,tb-size=512
+
+# ERMS and FSRM let a kernel copy byte by byte, which is slow where it is emulated.
+machine=(qemu-system-x86_64 -machine q35 -cpu max,-erms,-fsrm -m 4096 -smp 2 -vga std -display "$display"
   -drive "if=pflash,format=raw,readonly=on,file=$OVMF/OVMF_CODE_4M.fd"
   -drive "if=pflash,format=raw,file=$directory/variables.fd"
   -uuid "$(cat "$directory/uuid")"
@@ -39,12 +52,23 @@ machine=(qemu-system-x86_64 -machine q35 -accel "$ACCEL" -cpu max,-erms,-fsrm -m
   -drive "if=none,id=medium,media=cdrom,readonly=on,format=raw,file=$iso" -device ide-cd,drive=medium,bootindex=2
   -nic user,model=virtio-net-pci,mac=52:54:00:12:34:56,hostfwd=tcp:127.0.0.1:2222-:22)
 
-[ -n "$configuration" ] || exec "${machine[@]}" -serial mon:stdio
+if [ -z "$configuration" ]; then
+  [ -n "$is_installed" ] || {
+    "${machine[@]}" -accel "$installing" -no-reboot -serial mon:stdio
+    read -r -p 'The machine has ended. Start it from its disk? [Y/n] ' answer
+    [[ $answer != [nN]* ]] || exit 0
+  }
+  exec "${machine[@]}" -accel "$running" -serial mon:stdio
+fi
 
 rm -f "$serial"
-"${machine[@]}" -serial "file:$serial" &
-qemu=$!
+qemu=
 trap 'kill "$qemu" 2>/dev/null || true' EXIT
+start() {
+  "${machine[@]}" -accel "$@" -chardev "file,id=serial,path=$serial,append=on" -serial chardev:serial &
+  qemu=$!
+}
+start "$installing" -no-reboot
 
 # What the serial console shows, in lines without control sequences.
 shown() {
@@ -65,7 +89,13 @@ progress() {
 printf 'the machine runs; its serial console is in %s\n' "$serial"
 for ((second = 1; ; second++)); do
   sleep 1
-  kill -0 "$qemu" 2>/dev/null || fail 'the machine has ended' "Its last words are in $serial, and QEMU's above."
+  kill -0 "$qemu" 2>/dev/null || {
+    if [ -n "$is_installed" ] || ! has_shown 'Installation complete'; then
+      fail 'the machine has ended' "Its last words are in $serial, and QEMU's above."
+    fi
+    is_installed=1
+    start "$running"
+  }
   if ((second % 5 == 0)); then
     ! has_shown 'Ready in its cluster at' || break
     ! has_shown '^error: ' || {
