@@ -416,18 +416,14 @@ mod tests {
         let path = directory.path().join("base.tar");
         let mut system = tar::Builder::new(File::create(&path).unwrap());
         let programs = HOST_PROGRAMS.iter().chain(&MAPPING_PROGRAMS).map(|(program, _)| *program);
-        for program in programs.filter(|program| !["mksquashfs", "newuidmap", "newgidmap"].contains(program))
-        {
+        for program in programs.filter(|program| !["xz", "newuidmap", "newgidmap"].contains(program)) {
             let mut header = header(EntryType::Regular, 0o755, 0, 1);
             system.append_data(&mut header, format!("./usr/bin/{program}"), &b"x"[..]).unwrap();
         }
         system.finish().unwrap();
         let contents = LayerContents::scan_installed(&path).unwrap();
         let told = base::failure::render(&check_programs(&contents, Path::new("image.yaml")).unwrap_err());
-        assert!(told.contains("would lack mksquashfs, newuidmap, newgidmap"), "{told}");
-        assert!(
-            told.contains("squashfs-tools, uidmap\n") || told.ends_with("squashfs-tools, uidmap"),
-            "{told}"
-        );
+        assert!(told.contains("would lack xz, newuidmap, newgidmap"), "{told}");
+        assert!(told.contains("xz-utils, uidmap\n") || told.ends_with("xz-utils, uidmap"), "{told}");
     }
 }

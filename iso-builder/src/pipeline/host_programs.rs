@@ -21,7 +21,6 @@ pub(super) const HOST_PROGRAMS: &[(&str, &str)] = &[
     ("chroot", "coreutils"),
     ("mmdebstrap", "mmdebstrap"),
     ("dpkg-deb", "dpkg"),
-    ("mksquashfs", "squashfs-tools"),
     ("xz", "xz-utils"),
     ("mount", "mount"),
 ];
@@ -32,13 +31,8 @@ const QCOW2_PROGRAM: (&str, &str) = ("qemu-img", "qemu-utils");
 /// Those that map the ids of a user namespace.
 pub(super) const MAPPING_PROGRAMS: [(&str, &str); 2] = [("newuidmap", "uidmap"), ("newgidmap", "uidmap")];
 /// Programs whose versions can change the outputs, with the option that prints the version.
-const TOOLS: [(&str, &str); 5] = [
-    ("mmdebstrap", "--version"),
-    ("dpkg-deb", "--version"),
-    ("mksquashfs", "-version"),
-    ("tar", "--version"),
-    ("unshare", "--version"),
-];
+const TOOLS: [(&str, &str); 4] =
+    [("mmdebstrap", "--version"), ("dpkg-deb", "--version"), ("tar", "--version"), ("unshare", "--version")];
 
 /// The most bytes of a script that is read for its version.
 const SCRIPT_BYTES_MAX: u64 = 4 << 20;

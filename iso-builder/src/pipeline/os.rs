@@ -153,7 +153,7 @@ impl Build<'_> {
             "identity": identity,
             "compression": ImageCompression::at_level(level),
         });
-        self.inputs.cache.step(&StepKey::new(ROOTFS, 12, inputs), |out| {
+        self.inputs.cache.step(&StepKey::new(ROOTFS, 13, inputs), |out| {
             let rootfs = RootfsSource {
                 base: base.archive()?,
                 overlays: overlay::paths(&overlays)?,

@@ -278,10 +278,10 @@ fn the_definition_that_a_release_names_is_taken_and_each_other_input_is_told_bef
     assert_eq!(different(&made), [""; 0]);
     let build = &mut made.statement.predicate.build_definition;
     build.resolved_dependencies[0].digest = dependencies::file("x", Digest::of(b"changed")).digest;
-    build.internal_parameters.tools.insert("mksquashfs".into(), "5.0".into());
+    build.internal_parameters.tools.insert("mmdebstrap".into(), "5.0".into());
     let name = build.resolved_dependencies[0].name.clone();
     made.state(made.directory.path());
-    assert_eq!(different(&made), [name, "version of mksquashfs".to_owned()]);
+    assert_eq!(different(&made), [name, "version of mmdebstrap".to_owned()]);
     // A second file of a name is another input, though one with the digest of the release is there.
     made.statement = inputs.statement.clone();
     let build = &mut made.statement.predicate.build_definition;

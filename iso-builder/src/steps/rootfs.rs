@@ -13,7 +13,7 @@ use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::{files, parallel};
 use formats::squashfs::compression::zstd_version;
-use formats::squashfs::{Compression, Expansion};
+use formats::squashfs::{Compression, Expansion, TreeImage};
 use formats::verity::{BLOCK_BYTES, VerityBuilder, VerityParameters, VerityTree};
 use model::release::ExpandedImage;
 use nix::sys::stat::{UtimensatFlags, utimensat};
@@ -23,8 +23,6 @@ use walkdir::WalkDir;
 
 use super::hardware;
 use super::kernel::kernel_release;
-use super::limit::long;
-use super::memory::MemoryMount;
 use super::modules;
 use super::request::{ProductIdentity, RootfsSource, StepRequest};
 use super::tree::{Tree, place_file};
@@ -138,14 +136,9 @@ fn write_image(
     compression: &Compression<'_, File>,
     level: u32,
 ) -> Result<ImageHashes> {
-    let place = request.scratch.join("image");
-    files::make_directory(&place, 0o755)?;
-    // Without room in memory it is on the disk.
-    let _memory = MemoryMount::at(&place, tree.bytes()?.saturating_add(ROOM_OF_TABLES));
-    let plain = place.join(IMAGE_OUTPUT);
-    squash(tree, &plain, request.epoch)?;
-    let plain = File::open(&plain).context("reading the uncompressed OS image")?;
-    let expansion = Expansion::plan(&plain).context("reading the uncompressed OS image")?;
+    let time = u32::try_from(request.epoch).context("a squashfs cannot hold the time of the image")?;
+    let laid_out = TreeImage::of(tree.root(), time, threads()).context("laying out the OS image")?;
+    let expansion = Expansion::plan(&laid_out).context("laying out the OS image")?;
     let image = request.out.join(IMAGE_OUTPUT);
     let mut out = BufWriter::with_capacity(1 << 20, File::create(&image).context("making the OS image")?);
     compression.write(&expansion, threads(), &mut out).context("compressing the OS image")?;
@@ -156,9 +149,6 @@ fn write_image(
 
 /// The bytes of the expanded image that are hashed side by side.
 const HASHED_BYTES: usize = 8 << 20;
-
-/// For what an image has beside the bytes of its files.
-const ROOM_OF_TABLES: u64 = 256 << 20;
 
 /// Where an administrator's own certificate authorities are, as update-ca-certificates(8) has it.
 const AUTHORITIES: &str = "usr/local/share/ca-certificates";
@@ -209,7 +199,7 @@ fn check_product(tree: &Tree) -> Result<()> {
 /// it was compressed, and its tables are here.
 fn hashes(
     image: &Path,
-    expansion: &Expansion<'_, File>,
+    expansion: &Expansion<'_, TreeImage>,
     compression: ImageCompression,
 ) -> Result<ImageHashes> {
     let open = || File::open(image).context("reading the OS image");
@@ -218,7 +208,7 @@ fn hashes(
     ensure!(length.is_multiple_of(BLOCK_BYTES as u64), "the OS image does not have whole blocks");
     let made = open()?;
     let again = Expansion::plan(&made).context("expanding the OS image")?;
-    ensure!(again.is_like(expansion), "the compressed OS image has other files than the uncompressed one");
+    ensure!(again.is_like(expansion), "the compressed OS image has other files than its tree");
     let of_compressed = || Ok(VerityTree::of_image(digest, open()?).context("reading the OS image")?.root);
     let of_expanded = || {
         let mut hashes = VerityBuilder::new(VerityParameters::of_image(digest)).on_threads(threads());
@@ -362,18 +352,6 @@ fn make_mount_points(tree: &Tree) -> Result<()> {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode))?;
         }
     }
-    Ok(())
-}
-
-/// Lets mksquashfs lay out an image in which nothing is compressed.
-fn squash(tree: &Tree, output: &Path, epoch: u64) -> Result<()> {
-    let epoch = epoch.to_string();
-    let mksquashfs = long(Invocation::new("mksquashfs"))
-        .arg(tree.root())
-        .arg(output)
-        .args(["-noappend", "-no-progress", "-quiet", "-b", "128K", "-comp", "zstd"])
-        .args(["-noI", "-noD", "-noF", "-noX", "-mkfs-time", &epoch, "-all-time", &epoch]);
-    SystemRunner.run(&mksquashfs).context("laying out the OS image with mksquashfs")?;
     Ok(())
 }
 

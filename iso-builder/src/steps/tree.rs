@@ -76,18 +76,6 @@ impl Tree {
         tar.arg("--file").arg(archive).arg("--directory").arg(&self.0)
     }
 
-    /// The lengths of all files together, those with several names counted for each.
-    pub(super) fn bytes(&self) -> Result<u64> {
-        let mut bytes = 0_u64;
-        for entry in WalkDir::new(&self.0) {
-            let entry = entry.context("measuring the tree")?;
-            if entry.file_type().is_file() {
-                bytes = bytes.saturating_add(entry.metadata().context("measuring the tree")?.len());
-            }
-        }
-        Ok(bytes)
-    }
-
     pub(super) fn root(&self) -> &Path {
         &self.0
     }

@@ -21,8 +21,8 @@ use super::xattrs::AttributeTables;
 use crate::iso9660::Source;
 
 pub(super) const FRAGMENT_BYTES: usize = 16;
-const REFERENCE_BYTES: usize = 8;
-const ID_BYTES: usize = 4;
+pub(super) const REFERENCE_BYTES: usize = 8;
+pub(super) const ID_BYTES: usize = 4;
 /// Where an inode has its number.
 const NUMBER_AT: usize = 12;
 

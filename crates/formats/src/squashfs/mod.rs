@@ -1,4 +1,4 @@
-//! squashfs 4.0, the file system of the OS image, made from its compressed into its expanded form and back.
+//! squashfs 4.0, the file system of the OS image: made of a directory tree, and from its compressed into its expanded form and back.
 //!
 //! Media carry the compressed form. A slot on a disk holds the *expanded* form: the same file system with every block of
 //! data and of metadata stored as it is. It is a pure function of the compressed form for which only a decompressor is
@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`expansion`] | computes where everything will be, then writes the expanded form from its first to its last byte |
 //! | [`compression`] | writes the compressed form, with the blocks of an earlier image |
+//! | [`tree_image`] | lays out a directory tree as an expanded image |
 //! | `superblock` | the first 96 bytes |
 //! | `tables` | all tables of an image, and their places |
 //! | `metadata` | tables in blocks of 8 KiB, and how places in them move |
@@ -30,8 +31,10 @@ mod superblock;
 mod tables;
 #[cfg(test)]
 mod tests;
+pub mod tree_image;
 mod xattrs;
 
 pub use compression::Compression;
 pub use error::{ExpandError, ExpandResult};
 pub use expansion::Expansion;
+pub use tree_image::{TreeImage, TreeImageError};

@@ -17,6 +17,8 @@ const COMPRESSORS: [&str; 6] = ["gzip", "lzma", "lzo", "xz", "lz4", "zstd"];
 const STORED_TABLES: u16 = 1 | 1 << 8 | 1 << 11;
 /// The same of data and fragments.
 const STORED_DATA: u16 = 1 << 1 | 1 << 3;
+/// Equal files share their data, and there is a table from the numbers of inodes to their places.
+const SHARED_AND_EXPORTED: u16 = 1 << 6 | 1 << 7;
 /// Options of the compressor follow the superblock. They are for programs that add to an image.
 const OPTIONS: u16 = 1 << 10;
 
@@ -40,6 +42,30 @@ pub(super) struct Superblock {
 }
 
 impl Superblock {
+    /// That of an image without anything in it, made at `made`, in seconds since 1970.
+    pub(super) fn new(made: u32, block_size: u32) -> Self {
+        // At most 20.
+        #[allow(clippy::cast_possible_truncation)]
+        let block_log = block_size.ilog2() as u16;
+        Self {
+            inodes: 0,
+            made,
+            block_size,
+            fragments: 0,
+            block_log,
+            flags: SHARED_AND_EXPORTED,
+            ids: 0,
+            root: 0,
+            bytes_used: 0,
+            id_table: ABSENT,
+            xattr_table: ABSENT,
+            inode_table: 0,
+            directory_table: 0,
+            fragment_table: ABSENT,
+            export_table: ABSENT,
+        }
+    }
+
     pub(super) fn read(bytes: &[u8]) -> ExpandResult<Self> {
         if u32_at(bytes, 0)? != MAGIC {
             return Err(ExpandError::NotSquashfs);

@@ -2,6 +2,7 @@
 
 mod images;
 mod mutations;
+mod tree_image;
 
 use std::ops::Range;
 use std::process::{Command, Stdio};

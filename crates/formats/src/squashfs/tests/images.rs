@@ -9,6 +9,7 @@ use tar::{Builder, EntryType, Header};
 use tempfile::TempDir;
 use testing::{privileges, programs};
 
+use crate::iso9660::Source;
 use crate::squashfs::{Compression, Expansion};
 
 pub(super) struct Tree {
@@ -152,13 +153,13 @@ impl Archive {
 }
 
 /// Bytes that compress well.
-fn text(length: usize) -> Vec<u8> {
+pub(super) fn text(length: usize) -> Vec<u8> {
     let lines = (0..).flat_map(|number: u32| format!("line {number} of a text\n").into_bytes());
     lines.take(length).collect()
 }
 
 /// Bytes that do not compress.
-fn noise(length: usize) -> Vec<u8> {
+pub(super) fn noise(length: usize) -> Vec<u8> {
     testing::numbers::Numbers(length as u64 | 1).bytes(length)
 }
 
@@ -172,7 +173,7 @@ pub(super) fn squash(root: &std::path::Path, options: &[&str]) -> Vec<u8> {
     fs::read(image).unwrap()
 }
 
-pub(super) fn expand(image: &Vec<u8>, threads: usize) -> Vec<u8> {
+pub(super) fn expand<S: Source>(image: &S, threads: usize) -> Vec<u8> {
     let expansion = Expansion::plan(image).unwrap();
     let mut expanded = Vec::new();
     expansion.write(threads, &mut expanded).unwrap();
@@ -180,11 +181,11 @@ pub(super) fn expand(image: &Vec<u8>, threads: usize) -> Vec<u8> {
     expanded
 }
 
-pub(super) fn compress(image: &Vec<u8>, level: i32) -> Vec<u8> {
+pub(super) fn compress<S: Source>(image: &S, level: i32) -> Vec<u8> {
     compress_with(&Compression::<Vec<u8>>::at_level(level), image)
 }
 
-pub(super) fn compress_with(compression: &Compression<'_, Vec<u8>>, image: &Vec<u8>) -> Vec<u8> {
+pub(super) fn compress_with<S: Source>(compression: &Compression<'_, Vec<u8>>, image: &S) -> Vec<u8> {
     let expansion = Expansion::plan(image).unwrap();
     let mut compressed = Cursor::new(Vec::new());
     compression.write(&expansion, 2, &mut compressed).unwrap();
