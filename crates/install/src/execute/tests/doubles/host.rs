@@ -1,5 +1,6 @@
 //! A machine whose mounts are directories.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -11,9 +12,14 @@ use crate::execute::{Host, MadeArray, MountAccess, MountedFilesystem};
 use crate::plan::{Partition, PartitionName, Target};
 use machine::write_latency::WriteLatency;
 
+thread_local! {
+    /// Those of the test that this thread runs; they go with it.
+    static DIRECTORIES: RefCell<Vec<tempfile::TempDir>> = const { RefCell::new(Vec::new()) };
+}
+
 /// Devices of partitions are names, file systems are directories.
 pub(crate) struct TestHost {
-    pub(crate) root: tempfile::TempDir,
+    pub(crate) root: PathBuf,
     pub(crate) mounted: AtomicUsize,
     /// The disks whose new tables the kernel was asked to read.
     pub(crate) told: Mutex<Vec<String>>,
@@ -37,7 +43,9 @@ impl MountedFilesystem for TestMount<'_> {
 
 impl TestHost {
     pub(crate) fn new() -> &'static Self {
-        let root = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().to_owned();
+        DIRECTORIES.with_borrow_mut(|directories| directories.push(directory));
         // Mounts borrow the host for as long as they like.
         Box::leak(Box::new(Self {
             root,
@@ -49,7 +57,7 @@ impl TestHost {
     }
 
     pub(crate) fn path(&self, partition: &str) -> PathBuf {
-        self.root.path().join(partition)
+        self.root.join(partition)
     }
 }
 
