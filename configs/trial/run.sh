@@ -23,12 +23,8 @@ fail() {
 
 mkdir -p "$directory"
 # Every flush of an emulated control plane would wait for the disk of this host; the disk is for a trial.
-[ -z "$configuration" ] || rm -f "$directory/disk.qcow2" "$directory/variables.fd" "$directory/uuid"
-is_installed=1
-[ -e "$directory/disk.qcow2" ] || {
-  is_installed=
-  qemu-img create -q -f qcow2 "$directory/disk.qcow2" 300G
-}
+[ -z "$configuration" ] || rm -f "$directory"/{disk.qcow2,variables.fd,uuid,installed}
+[ -e "$directory/disk.qcow2" ] || qemu-img create -q -f qcow2 "$directory/disk.qcow2" 300G
 [ -e "$directory/variables.fd" ] || cp "$OVMF/OVMF_VARS_4M.fd" "$directory/variables.fd"
 # Machines have a UUID, and a node is known by it.
 [ -e "$directory/uuid" ] || cat /proc/sys/kernel/random/uuid >"$directory/uuid"
@@ -53,10 +49,11 @@ machine=(qemu-system-x86_64 -machine q35 -cpu max,-erms,-fsrm -m 4096 -smp 2 -vg
   -nic user,model=virtio-net-pci,mac=52:54:00:12:34:56,hostfwd=tcp:127.0.0.1:2222-:22)
 
 if [ -z "$configuration" ]; then
-  [ -n "$is_installed" ] || {
+  [ -e "$directory/installed" ] || {
     "${machine[@]}" -accel "$installing" -no-reboot -serial mon:stdio
-    read -r -p 'The machine has ended. Start it from its disk? [Y/n] ' answer
+    read -r -p 'The machine has ended. Is it installed, and does it start from its disk now? [Y/n] ' answer
     [[ $answer != [nN]* ]] || exit 0
+    touch "$directory/installed"
   }
   exec "${machine[@]}" -accel "$running" -serial mon:stdio
 fi
@@ -90,10 +87,10 @@ printf 'the machine runs; its serial console is in %s\n' "$serial"
 for ((second = 1; ; second++)); do
   sleep 1
   kill -0 "$qemu" 2>/dev/null || {
-    if [ -n "$is_installed" ] || ! has_shown 'Installation complete'; then
+    if [ -e "$directory/installed" ] || ! has_shown 'Installation complete'; then
       fail 'the machine has ended' "Its last words are in $serial, and QEMU's above."
     fi
-    is_installed=1
+    touch "$directory/installed"
     start "$running"
   }
   if ((second % 5 == 0)); then
