@@ -7,7 +7,7 @@ use super::error::{ExpandError, ExpandResult};
 use super::metadata::Table;
 
 /// The most entries that one header has (`SQUASHFS_DIR_COUNT`).
-const MOST_ENTRIES: u32 = 256;
+pub(super) const MOST_ENTRIES: u32 = 256;
 
 /// Listings: where each begins in the bytes of the table, and its length.
 #[derive(Default)]

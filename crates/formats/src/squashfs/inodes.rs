@@ -5,8 +5,31 @@ use std::ops::Range;
 use super::bytes::{u16_at, u32_at, u64_at};
 use super::error::{ExpandError, ExpandResult};
 
-/// The number of a fragment, where a file has none.
-const NO_FRAGMENT: u32 = u32::MAX;
+/// The number of a fragment or of a set of attributes, where a file has none.
+pub(super) const NONE: u32 = u32::MAX;
+/// What the size of a directory counts for `.` and `..`, which its listing does not have.
+pub(super) const DOTS: u32 = 3;
+
+/// Kinds of inodes in their short form, which listings have too, and in their long one.
+pub(super) mod kinds {
+    pub(in crate::squashfs) const DIRECTORY: u16 = 1;
+    pub(in crate::squashfs) const FILE: u16 = 2;
+    pub(in crate::squashfs) const LINK: u16 = 3;
+    pub(in crate::squashfs) const BLOCK_DEVICE: u16 = 4;
+    pub(in crate::squashfs) const CHARACTER_DEVICE: u16 = 5;
+    pub(in crate::squashfs) const PIPE: u16 = 6;
+    pub(in crate::squashfs) const SOCKET: u16 = 7;
+    /// How much greater the number of the long form is.
+    pub(in crate::squashfs) const LONG: u16 = 7;
+
+    pub(super) const LONG_DIRECTORY: u16 = DIRECTORY + LONG;
+    pub(super) const LONG_FILE: u16 = FILE + LONG;
+    pub(super) const LONG_LINK: u16 = LINK + LONG;
+    pub(super) const LONG_BLOCK_DEVICE: u16 = BLOCK_DEVICE + LONG;
+    pub(super) const LONG_CHARACTER_DEVICE: u16 = CHARACTER_DEVICE + LONG;
+    pub(super) const LONG_PIPE: u16 = PIPE + LONG;
+    pub(super) const LONG_SOCKET: u16 = SOCKET + LONG;
+}
 
 /// The addresses in an inode. Fields `at_…` are offsets in the table.
 pub(super) enum Inode {
@@ -48,7 +71,7 @@ pub(super) fn inode(table: &[u8], at: usize, block_size: u32) -> ExpandResult<(I
     let (u16_in, u32_in) =
         (|field: usize| u16_at(table, at + field), |field: usize| u32_at(table, at + field));
     match u16_in(0)? {
-        1 => {
+        kinds::DIRECTORY => {
             let directory = DirectoryInode {
                 at_start: at + 16,
                 start: u32_in(16)?,
@@ -58,7 +81,7 @@ pub(super) fn inode(table: &[u8], at: usize, block_size: u32) -> ExpandResult<(I
             };
             Ok((Inode::Directory(directory), at + 32))
         }
-        8 => {
+        kinds::LONG_DIRECTORY => {
             let (at_index_starts, end) = directory_index(table, at + 40, u16_in(32)?)?;
             let directory = DirectoryInode {
                 at_start: at + 24,
@@ -69,35 +92,36 @@ pub(super) fn inode(table: &[u8], at: usize, block_size: u32) -> ExpandResult<(I
             };
             Ok((Inode::Directory(directory), end))
         }
-        2 => {
+        kinds::FILE => {
             let (start, size) = (u32_in(16)?.into(), u32_in(28)?.into());
             let tail = tail(u32_in(20)?, u32_in(24)?);
             let lengths = lengths(table, at + 32, size, block_size, tail.is_some())?;
             let end = lengths.end;
             Ok((Inode::File(FileInode { at_start: at + 16, wide: false, start, size, tail, lengths }), end))
         }
-        9 => {
+        kinds::LONG_FILE => {
             let (start, size) = (u64_at(table, at + 16)?, u64_at(table, at + 24)?);
             let tail = tail(u32_in(44)?, u32_in(48)?);
             let lengths = lengths(table, at + 56, size, block_size, tail.is_some())?;
             let end = lengths.end;
             Ok((Inode::File(FileInode { at_start: at + 16, wide: true, start, size, tail, lengths }), end))
         }
-        kind @ (3 | 10) => {
+        kind @ (kinds::LINK | kinds::LONG_LINK) => {
             let target = usize::try_from(u32_in(20)?).unwrap_or(usize::MAX);
             let end = (at + 24).saturating_add(target);
-            Ok((Inode::Other, end.saturating_add(if kind == 10 { 4 } else { 0 })))
+            Ok((Inode::Other, end.saturating_add(if kind == kinds::LONG_LINK { 4 } else { 0 })))
         }
-        4 | 5 | 13 | 14 => Ok((Inode::Other, at + 24)),
-        6 | 7 => Ok((Inode::Other, at + 20)),
-        11 | 12 => Ok((Inode::Other, at + 28)),
+        kinds::BLOCK_DEVICE | kinds::CHARACTER_DEVICE | kinds::LONG_PIPE | kinds::LONG_SOCKET => {
+            Ok((Inode::Other, at + 24))
+        }
+        kinds::PIPE | kinds::SOCKET => Ok((Inode::Other, at + 20)),
+        kinds::LONG_BLOCK_DEVICE | kinds::LONG_CHARACTER_DEVICE => Ok((Inode::Other, at + 28)),
         _ => Err(ExpandError::Damaged("an inode has an unknown kind")),
     }
 }
 
-/// The size that a directory has counts `.` and `..` as three bytes, which its listing does not have.
 fn listing_length(size: u32) -> ExpandResult<u32> {
-    size.checked_sub(3).ok_or(ExpandError::Damaged("a directory is too short"))
+    size.checked_sub(DOTS).ok_or(ExpandError::Damaged("a directory is too short"))
 }
 
 /// Where in a directory's index, which begins at `at`, starts stand, and where the index ends.
@@ -116,7 +140,7 @@ fn directory_index(table: &[u8], mut at: usize, count: u16) -> ExpandResult<(Vec
 }
 
 fn tail(fragment: u32, offset: u32) -> Option<FileTail> {
-    (fragment != NO_FRAGMENT).then_some(FileTail { fragment, offset })
+    (fragment != NONE).then_some(FileTail { fragment, offset })
 }
 
 fn lengths(table: &[u8], at: usize, size: u64, block_size: u32, tail: bool) -> ExpandResult<Range<usize>> {

@@ -8,29 +8,13 @@ use super::contents::DataPlace;
 use super::entries::{ImageEntry, ImageEntryKind};
 use super::error::too_many;
 use crate::squashfs::bytes::{narrow, put};
+use crate::squashfs::directories::MOST_ENTRIES;
 use crate::squashfs::error::ExpandResult;
+use crate::squashfs::inodes::{DOTS, NONE, kinds};
 use crate::squashfs::metadata::{BLOCK_BYTES, reference, stored_start};
 
-/// Where an inode does not have this.
-const NONE: u32 = u32::MAX;
-/// The most entries below one header of a listing.
-const MOST_LISTED: u32 = 256;
 /// Where the inode of a directory has the number of the directory that it is in.
 const PARENT_AT: usize = 28;
-/// What the size of a directory counts for `.` and `..`, which its listing does not have.
-const DOTS: usize = 3;
-
-/// Kinds of inodes in their short form, which listings have too. The numbers of the long ones are greater by [`LONG`].
-mod kinds {
-    pub(super) const DIRECTORY: u16 = 1;
-    pub(super) const FILE: u16 = 2;
-    pub(super) const LINK: u16 = 3;
-    pub(super) const BLOCK_DEVICE: u16 = 4;
-    pub(super) const CHARACTER_DEVICE: u16 = 5;
-    pub(super) const PIPE: u16 = 6;
-    pub(super) const SOCKET: u16 = 7;
-}
-const LONG: u16 = 7;
 
 /// Writes inodes and listings, entry by entry.
 pub(super) struct InodeWriter {
@@ -52,7 +36,7 @@ pub(super) struct InodeWriter {
 pub(super) struct WrittenTables {
     pub(super) inodes: Vec<u8>,
     pub(super) directories: Vec<u8>,
-    /// 8 bytes for each inode.
+    /// The entries of the export table.
     pub(super) references: Vec<u8>,
     /// 4 bytes for each.
     pub(super) owners: Vec<u8>,
@@ -204,7 +188,7 @@ impl InodeWriter {
         let names = self.listings.get_mut(entry.depth + 1).map(std::mem::take).unwrap_or_default();
         let at = self.directories.len();
         let index = self.listing(&names)?;
-        let size = self.directories.len() - at + DOTS;
+        let size = narrow((self.directories.len() - at) as u64 + u64::from(DOTS))?;
         // An empty one is nowhere.
         let (start, offset) = if names.is_empty() { (0, 0) } else { split(reference(at))? };
         let inside = names.iter().filter(|name| name.listed.kind == kinds::DIRECTORY);
@@ -224,7 +208,7 @@ impl InodeWriter {
             self.put32(parent);
             return Ok(listed);
         }
-        for field in [links, narrow(size as u64)?, start, parent] {
+        for field in [links, size, start, parent] {
             self.put32(field);
         }
         // One more would only be slower to find.
@@ -253,7 +237,7 @@ impl InodeWriter {
             let is_far = self.directories.len() + 8 + name.len() - indexed > BLOCK_BYTES;
             let distance = |run: &Run| i16::try_from(i64::from(number) - i64::from(run.number)).ok();
             let fits = |run: &Run| {
-                run.count < MOST_LISTED && run.start == start && distance(run).is_some() && !is_far
+                run.count < MOST_ENTRIES && run.start == start && distance(run).is_some() && !is_far
             };
             if !run.as_ref().is_some_and(fits) {
                 let header_at = self.directories.len();
@@ -287,7 +271,7 @@ impl InodeWriter {
         self.references.push(reference(position));
         let number = narrow(self.references.len() as u64)?;
         let (user, group) = (self.owner(entry.user)?, self.owner(entry.group)?);
-        self.put16(if is_long { kind + LONG } else { kind });
+        self.put16(if is_long { kind + kinds::LONG } else { kind });
         self.put16(entry.mode);
         self.put16(user);
         self.put16(group);
