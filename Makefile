@@ -42,8 +42,9 @@ TOOLS := $(CACHE)/tools
 CARGO_DEB_VERSION := 3.8.0
 HELM_VERSION := v3.11.3
 HELM := $(TOOLS)/helm-$(HELM_VERSION)/helm
-# Programs of packages whose services would take over the network of this host.
-UNPACKED := $(TOOLS)/network-manager/usr/sbin/NetworkManager $(TOOLS)/keepalived/usr/sbin/keepalived
+# Programs of packages whose services would take over the network of this host, or watch it.
+UNPACKED := $(TOOLS)/network-manager/usr/sbin/NetworkManager $(TOOLS)/keepalived/usr/sbin/keepalived \
+	$(TOOLS)/prometheus/usr/bin/prometheus $(TOOLS)/prometheus-node-exporter/usr/bin/prometheus-node-exporter
 # The checker of accessibility that the tests of the fleet page run in a browser; `crates/testing` has the version too.
 AXE_VERSION := 4.14.1
 AXE_SHA256 := 29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c

@@ -32,6 +32,7 @@ pub mod postgres;
 pub mod privileges;
 pub mod programs;
 pub mod progress;
+pub mod prometheus;
 pub mod registry;
 pub mod release;
 pub mod reports;

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Where `make setup` unpacks packages whose services would take over the network of the host.
-const UNPACKED: [&str; 2] = ["nqrust/tools/network-manager", "nqrust/tools/keepalived"];
+/// What `make setup` unpacks: packages whose services would take over the network of the host, or watch it.
+const UNPACKED: [&str; 4] = ["network-manager", "keepalived", "prometheus", "prometheus-node-exporter"];
 
 /// The checker of accessibility that browsers run, which `make setup` unpacks; the Makefile has its version too.
 const AXE: &str = "nqrust/tools/axe-core-4.14.1/axe.min.js";
@@ -16,7 +16,10 @@ pub fn directories() -> Vec<PathBuf> {
     found.extend(["/usr/sbin".into(), "/sbin".into()]);
     if let Some(cache) = cache() {
         for package in UNPACKED {
-            found.extend(["usr/sbin", "usr/bin"].map(|programs| cache.join(package).join(programs)));
+            found.extend(
+                ["usr/sbin", "usr/bin"]
+                    .map(|programs| cache.join("nqrust/tools").join(package).join(programs)),
+            );
         }
     }
     found

@@ -485,5 +485,6 @@ mod tests {
         let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
         let known: BTreeSet<&str> = types.map(|(name, _)| name).collect();
         testing::docs::metrics_are_those_of("Boot servers", &known);
+        testing::prometheus::accepts("metrics of a server", &text);
     }
 }

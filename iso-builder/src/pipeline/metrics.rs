@@ -395,5 +395,6 @@ mod tests {
         let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
         let known: BTreeSet<&str> = types.map(|(name, _)| name).collect();
         testing::docs::metrics_are_those_of("Builds", &known);
+        testing::prometheus::accepts("metrics of builds", &text);
     }
 }

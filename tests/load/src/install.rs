@@ -30,6 +30,8 @@ const TAKEN_BEFORE: &str = "its install was started before";
 pub enum Goal {
     /// To their boot script.
     Boot,
+    /// To an install that fails while it partitions the disk.
+    Failed,
     /// To the end of the install.
     Installed,
     /// To a node that is ready in its cluster.
@@ -301,9 +303,16 @@ impl<'a> RunningMachine<'a> {
         if !self.machine.creates() {
             self.wait_for_creator(&mut reporter, script, &mut reports).await?;
         }
-        let begins =
-            [reports.ends("preflight"), reports.begins("partition", None), reports.ends("partition")];
-        self.report(&mut reporter, script, &reports, &begins).await?;
+        let mut lines = vec![reports.ends("preflight"), reports.begins("partition", None)];
+        let is_to_fail = self.plan.goal == Goal::Failed;
+        match is_to_fail {
+            true => lines.extend(reports.fails("partition")),
+            false => lines.push(reports.ends("partition")),
+        }
+        self.report(&mut reporter, script, &reports, &lines).await?;
+        if is_to_fail {
+            return Ok(MachineOutcome::Reached);
+        }
         for (step, purposes) in [("image", [Purpose::Rootfs].as_slice()), ("images", &[Purpose::ImageBlob])] {
             let wanted: Vec<_> =
                 release.payloads.iter().filter(|payload| purposes.contains(&payload.purpose)).collect();
@@ -326,7 +335,7 @@ impl<'a> RunningMachine<'a> {
         self.report(&mut reporter, script, &reports, &ends).await?;
         drop(reporter);
         match self.plan.goal {
-            Goal::Boot | Goal::Installed => Ok(MachineOutcome::Reached),
+            Goal::Boot | Goal::Failed | Goal::Installed => Ok(MachineOutcome::Reached),
             Goal::Joined => self.start_node(script, &reports).await,
         }
     }

@@ -1,6 +1,7 @@
 //! The reports of one install and of its node, in the lines that installer and node send.
 
 use base::encode::json_line;
+use base::failure::Class;
 use base::progress::{Event, StepState};
 use jiff::Timestamp;
 use model::fleet::{NodeReport, ReportLine, SlotReport, StreamHeader, UpdateReport, VERSION};
@@ -71,6 +72,15 @@ impl InstallReports {
 
     pub(crate) fn ends(&mut self, step: &str) -> ReportLine {
         ReportLine::Event(self.event(step, StepState::Done, &format!("Step {step}")))
+    }
+
+    /// A step fails, and with it the install.
+    pub(crate) fn fails(&mut self, step: &str) -> [ReportLine; 2] {
+        let step = self.event(step, StepState::Failed, "The disk does not answer");
+        let run = self.event("run", StepState::Failed, "Failed");
+        let run =
+            Event { result: Some(StepState::Failed), exit_code: Some(Class::DiskIo.exit_code()), ..run };
+        [step, run].map(ReportLine::Event)
     }
 
     /// The install is complete.

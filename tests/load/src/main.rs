@@ -111,6 +111,8 @@ struct RunArguments {
 enum GoalArgument {
     /// To the boot script.
     Boot,
+    /// To an install that fails while it partitions the disk.
+    Failed,
     /// To the end of the install.
     Installed,
     /// To a node that is ready in its cluster.
@@ -164,6 +166,7 @@ impl RunArguments {
         let install = InstallPlan {
             goal: match self.until {
                 GoalArgument::Boot => Goal::Boot,
+                GoalArgument::Failed => Goal::Failed,
                 GoalArgument::Installed => Goal::Installed,
                 GoalArgument::Joined => Goal::Joined,
             },
@@ -194,6 +197,7 @@ impl RunArguments {
         if let Some(file) = &self.fleet_url {
             let stage = match plan.install.goal {
                 Goal::Boot => "booting",
+                Goal::Failed => "failed",
                 Goal::Installed => "rebooting",
                 Goal::Joined => "joined",
             };
