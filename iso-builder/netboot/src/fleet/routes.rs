@@ -35,9 +35,7 @@ use crate::machines::configurations::Configurations;
 use crate::machines::id::MachineId;
 use crate::machines::machine::DeploymentEvent;
 use crate::machines::machine::{DeploymentState, Machine, OperatorAction};
-use crate::machines::registry::{
-    ActedMachine, ActionResult, ActionTarget, MachineRegistry, MachineReporter, StoredFleet,
-};
+use crate::machines::registry::{ActedMachine, ActionResult, ActionTarget, MachineRegistry, MachineReporter};
 use crate::metrics::FleetCounts;
 use crate::moment::Moment;
 use crate::protocol::REPORT;
@@ -345,9 +343,9 @@ impl Fleet {
     /// All machines as they are now.
     fn view(&self, known: FleetSources<'_>, now: Moment) -> Result<FleetView> {
         let mut kept = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        let FleetSnapshot { rows, stored } = kept.snapshot(known.store, known.configurations, now)?;
+        let FleetSnapshot { rows, conflicts, not_heard_of } =
+            kept.snapshot(known.store, known.configurations, now)?;
         drop(kept);
-        let StoredFleet { conflicts, not_heard_of, .. } = stored;
         let mut view = FleetView::new(rows, now);
         wait::explain(&mut view, known.configurations);
         view.not_heard_of = not_heard_of;

@@ -25,7 +25,8 @@ use super::machine::{
 use super::store::location::StateLocation;
 use super::store::postgres::StoreNotice;
 use super::store::{
-    Durability, IdentityConflict, MachineRecords, MachineStore, MeteredStore, RunRecord, StoredMachine,
+    ChangeMark, Durability, IdentityConflict, MachineRecords, MachineStore, MeteredStore, RunRecord,
+    StoredMachine,
 };
 use super::stranger_rate::{StrangerRate, StrangerVerdict};
 use super::token::{self, DeploymentTicket, TokenPurpose, TokenSigner};
@@ -72,19 +73,16 @@ pub struct ConfigurationHandout {
 /// What the fleet shows, as it is stored.
 #[derive(Debug)]
 pub struct StoredFleet {
-    pub machines: StoredMachines,
-    /// The number of the last change that it has; none if others change the store, too.
-    pub version: Option<u64>,
+    pub machines: Vec<StoredMachine>,
+    /// Those of `machines`.
+    pub runs: HashMap<MachineId, RunRecord>,
+    /// The ids that were asked for; those without a machine are gone. None if `machines` are all.
+    pub asked: Option<BTreeSet<MachineId>>,
+    /// How many machines there are.
+    pub count: usize,
+    /// For the next read.
+    pub mark: ChangeMark,
     pub conflicts: Vec<IdentityConflict>,
-    /// The hostnames of the configurations whose machines have never asked to boot.
-    pub not_heard_of: Vec<String>,
-}
-
-#[derive(Debug)]
-pub enum StoredMachines {
-    All(Vec<StoredMachine>, HashMap<MachineId, RunRecord>),
-    /// Those that may have changed; without a record if they are gone.
-    Some(Vec<(MachineId, Option<StoredMachine>, Option<RunRecord>)>),
 }
 
 /// The machine that a report token belongs to.
@@ -590,26 +588,18 @@ impl MachineRegistry {
         })
     }
 
-    /// All that the fleet shows, as it is at one moment. Of the machines, only those that were changed after the change `since`
-    /// and the ones in `further` are read, if that is less and the others are known to be the same.
-    pub fn fleet(
-        &self,
-        configurations: &Configurations,
-        since: Option<u64>,
-        further: BTreeSet<MachineId>,
-    ) -> Result<StoredFleet> {
-        let (version, changed) = self.store.changed().map(|changed| changed.since(since)).unzip();
-        let some = changed.flatten().map(|changed| &changed | &further);
-        let some = some.filter(|some| some.len() <= MOST_READ_ALONE);
-        self.store.read(|records| {
-            let one = |id: &MachineId| Ok((*id, records.stored_one(*id)?, records.run(*id)?));
-            let machines = match &some {
-                Some(ids) => StoredMachines::Some(ids.iter().map(one).collect::<Result<_>>()?),
-                None => StoredMachines::All(records.stored()?, records.runs()?),
+    /// All that the fleet shows, as it is at one moment. Of the machines, only those that were changed since the read with this
+    /// mark and the ones in `further` are read, if that is less and the others are known to be the same.
+    pub fn fleet(&self, since: Option<&ChangeMark>, further: &BTreeSet<MachineId>) -> Result<StoredFleet> {
+        self.store.read_changes(since, |records, changes| {
+            let asked = changes.machines.map(|changed| &changed | further);
+            let asked = asked.filter(|asked| asked.len() <= MOST_READ_ALONE);
+            let (machines, runs) = match &asked {
+                Some(ids) => records.stored_among(ids)?,
+                None => (records.stored()?, records.runs()?),
             };
-            let (conflicts, known) = (records.conflicts()?, records.assignments()?);
-            let not_heard_of = not_heard_of(configurations, &known);
-            Ok(StoredFleet { machines, version, conflicts, not_heard_of })
+            let (count, conflicts) = (records.count()?, records.conflicts()?);
+            Ok(StoredFleet { machines, runs, asked, count, mark: changes.mark, conflicts })
         })
     }
 
@@ -672,12 +662,6 @@ impl From<OperatorAction> for AuditAction {
             OperatorAction::Forget => Self::Forget,
         }
     }
-}
-
-/// The hostnames of the configurations whose machines have never asked to boot.
-fn not_heard_of(configurations: &Configurations, known: &BTreeSet<String>) -> Vec<String> {
-    let silent = configurations.assignable().filter(|name| !known.contains(*name));
-    silent.map(|name| configurations.hostname(name).unwrap_or(name).to_owned()).collect()
 }
 
 impl BootDecision {

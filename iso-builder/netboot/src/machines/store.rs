@@ -7,7 +7,6 @@
 //! Every change is a transaction: it happens whole or not at all. A change reads and writes only the records that it is
 //! about, so that its cost does not depend on the number of machines.
 
-use std::collections::BTreeSet;
 use std::fmt;
 
 use anyhow::{Result, anyhow};
@@ -17,7 +16,7 @@ use super::token;
 
 mod access_tokens;
 mod audit;
-mod changed;
+mod changes;
 mod columns;
 mod conflict;
 mod import;
@@ -34,7 +33,7 @@ mod stored;
 mod unavailable;
 mod unreadable;
 
-pub use changed::ChangedMachines;
+pub use changes::{ChangeMark, RecentChanges};
 pub use conflict::IdentityConflict;
 pub use metered::MeteredStore;
 pub use records::MachineRecords;
@@ -56,6 +55,8 @@ pub enum Durability {
 pub type TransactionBody<'a> = &'a mut dyn FnMut(&mut MachineRecords<'_>) -> Result<()>;
 /// Sees the records of one moment.
 pub type SnapshotBody<'a> = &'a mut dyn FnMut(&MachineRecords<'_>) -> Result<()>;
+/// The same, and is told what was changed since an earlier moment.
+pub type ChangesBody<'a> = &'a mut dyn FnMut(&MachineRecords<'_>, RecentChanges) -> Result<()>;
 
 /// What a transaction that writes keeps others from writing, on this server and on all that share the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,10 +78,10 @@ pub trait MachineStore: fmt::Debug + Send + Sync {
     /// Runs a transaction that begins once it has the lock. If `change` fails or cannot be stored, nothing has changed; only if
     /// the connection to a database ends during the commit, the change may have been stored although this fails.
     fn transact(&self, lock: WriteLock, durability: Durability, change: TransactionBody<'_>) -> Result<()>;
-    /// The machines that were changed; none if others change the store, too.
-    fn changed(&self) -> Option<&ChangedMachines>;
     /// Reads the records. Concurrent changes neither wait for it nor are seen by it.
     fn look(&self, look: SnapshotBody<'_>) -> Result<()>;
+    /// The same, with what anybody has changed since the read that had this mark.
+    fn look_at_changes(&self, since: Option<&ChangeMark>, look: ChangesBody<'_>) -> Result<()>;
 }
 
 impl dyn MachineStore + '_ {
@@ -109,18 +110,11 @@ impl dyn MachineStore + '_ {
         durability: Durability,
         change: impl FnOnce(&mut MachineRecords<'_>) -> Result<T>,
     ) -> Result<T> {
-        let (mut change, mut outcome, mut changed) = (Some(change), None, BTreeSet::new());
-        let done = self.transact(lock, durability, &mut |records| {
-            let result = change.take().map(|change| change(records)).transpose();
-            changed.append(&mut records.changed);
-            outcome = result?;
+        let (mut change, mut outcome) = (Some(change), None);
+        self.transact(lock, durability, &mut |records| {
+            outcome = change.take().map(|change| change(records)).transpose()?;
             Ok(())
-        });
-        // Of a transaction that failed, too: what is read again may be the same.
-        if let Some(all) = self.changed() {
-            all.add(changed);
-        }
-        done?;
+        })?;
         outcome.ok_or_else(|| anyhow!("a transaction was not run"))
     }
 
@@ -128,6 +122,20 @@ impl dyn MachineStore + '_ {
         let (mut look, mut outcome) = (Some(look), None);
         self.look(&mut |records| {
             outcome = look.take().map(|look| look(records)).transpose()?;
+            Ok(())
+        })?;
+        outcome.ok_or_else(|| anyhow!("a transaction was not run"))
+    }
+
+    /// [`MachineStore::look_at_changes`] with a result.
+    pub fn read_changes<T>(
+        &self,
+        since: Option<&ChangeMark>,
+        look: impl FnOnce(&MachineRecords<'_>, RecentChanges) -> Result<T>,
+    ) -> Result<T> {
+        let (mut look, mut outcome) = (Some(look), None);
+        self.look_at_changes(since, &mut |records, changes| {
+            outcome = look.take().map(|look| look(records, changes)).transpose()?;
             Ok(())
         })?;
         outcome.ok_or_else(|| anyhow!("a transaction was not run"))

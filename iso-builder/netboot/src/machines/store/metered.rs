@@ -6,7 +6,8 @@ use std::time::Instant;
 use anyhow::Result;
 
 use super::{
-    ChangedMachines, Durability, MachineStore, SnapshotBody, StoreUnavailable, TransactionBody, WriteLock,
+    ChangeMark, ChangesBody, Durability, MachineStore, SnapshotBody, StoreUnavailable, TransactionBody,
+    WriteLock,
 };
 use crate::machines::token;
 use crate::metrics::ServerMetrics;
@@ -61,11 +62,11 @@ impl MachineStore for MeteredStore {
         self.timed(operation, |store| store.transact(lock, durability, change))
     }
 
-    fn changed(&self) -> Option<&ChangedMachines> {
-        self.store.changed()
-    }
-
     fn look(&self, look: SnapshotBody<'_>) -> Result<()> {
         self.timed("read", |store| store.look(look))
+    }
+
+    fn look_at_changes(&self, since: Option<&ChangeMark>, look: ChangesBody<'_>) -> Result<()> {
+        self.timed("read", |store| store.look_at_changes(since, look))
     }
 }

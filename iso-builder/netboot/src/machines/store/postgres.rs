@@ -4,6 +4,9 @@
 //! servers, as there is with a file: each sees everything that was decided before, and none has to be repeated. They are short:
 //! few requests of an install decide anything. Reports, of which there are many, wait only for those of the same machine.
 //!
+//! What was changed is known from the rows: PostgreSQL keeps in each which transaction wrote it, and the numbers of transactions
+//! only grow (<https://www.postgresql.org/docs/current/ddl-system-columns.html>).
+//!
 //! A database that does not answer is no end: what asked gets [`StoreUnavailable`], and the next request tries to connect again.
 
 use std::collections::HashMap;
@@ -15,15 +18,17 @@ use ::postgres::error::SqlState;
 use ::postgres::types::private::BytesMut;
 use ::postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use ::postgres::{Client, Config, NoTls, SimpleQueryMessage, Statement};
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use base::failure::{Class, Classify, Failure};
 
+use super::columns;
 use super::records::MachineRecords;
 use super::schema::{self, SqlDialect};
 use super::sql::{SqlRow, SqlTransaction, SqlValue};
 use super::unreadable::unreadable;
 use super::{
-    ChangedMachines, Durability, MachineStore, SnapshotBody, StoreUnavailable, TransactionBody, WriteLock,
+    ChangeMark, ChangesBody, Durability, MachineStore, RecentChanges, SnapshotBody, StoreUnavailable,
+    TransactionBody, WriteLock,
 };
 use crate::machines::token;
 use crate::moment::Moment;
@@ -46,6 +51,8 @@ const LOCKS: i32 = 0x4e51_5273;
 const MOST_CONNECTIONS: usize = 8;
 /// How long a request waits for one of them.
 const TURN: Duration = Duration::from_secs(10);
+/// After how many transactions all is read again: rows tell no more than two thousand million of them apart.
+const MOST_TRANSACTIONS: u64 = 1 << 30;
 /// The largest difference between two clocks that is not reported, in seconds.
 const CLOCKS: i64 = 5;
 
@@ -206,10 +213,6 @@ impl MachineStore for PostgresStore {
         true
     }
 
-    fn changed(&self) -> Option<&ChangedMachines> {
-        None
-    }
-
     fn check(&self) -> Result<()> {
         // A standby answers what is read, and changes nothing. The value is that of the transaction's own default.
         let (lent, rows) = self
@@ -261,6 +264,10 @@ impl MachineStore for PostgresStore {
         let mut transaction = PostgresTransaction { lent: &mut lent, failed: false };
         let looked = look(&MachineRecords::new(&mut transaction));
         lent.end("ROLLBACK", looked)
+    }
+
+    fn look_at_changes(&self, since: Option<&ChangeMark>, look: ChangesBody<'_>) -> Result<()> {
+        self.look(&mut |records| look(records, recent_changes(records, since)?))
     }
 }
 
@@ -413,6 +420,33 @@ fn prepare(client: &mut Client, shown: &str) -> Result<[u8; token::KEY]> {
     };
     transaction.commit()?;
     key.try_into().map_err(|_| anyhow!("its key for tokens has another length"))
+}
+
+/// What others committed since the snapshot of the mark: every transaction below its number had ended by then (PostgreSQL,
+/// section 9.27.9). A transaction that runs for hours lets more be read again than was changed.
+fn recent_changes(records: &MachineRecords<'_>, since: Option<&ChangeMark>) -> Result<RecentChanges> {
+    // The numbers are of one run of a server: a standby that takes its place may use some of them again.
+    let sql =
+        "SELECT pg_postmaster_start_time()::text, pg_snapshot_xmin(pg_current_snapshot())::text::bigint";
+    let mut row = records.query(sql, &[])?.pop().context("the database does not tell its snapshot")?;
+    let mark = ChangeMark { origin: row.take()?, number: u64::try_from(row.take::<i64>()?)? };
+    let since = since.filter(|since| {
+        since.origin == mark.origin
+            && mark
+                .number
+                .checked_sub(since.number)
+                .is_some_and(|transactions| transactions < MOST_TRANSACTIONS)
+    });
+    let Some(since) = since else { return Ok(RecentChanges { mark, machines: None }) };
+    // Rows have only the low half of the number. The age of the rows that have none of their own any more is the highest.
+    let is_newer = "age(xmin) <= age($1::text::xid8::xid)";
+    let sql = format!(
+        "SELECT id FROM machines WHERE {is_newer} UNION SELECT machine FROM runs WHERE {is_newer} \
+         UNION SELECT machine FROM logs WHERE {is_newer}"
+    );
+    let rows = records.query(&sql, &[since.number.to_string().into()])?;
+    let machines = rows.into_iter().map(|mut row| columns::id(&mut row)).collect::<Result<_>>()?;
+    Ok(RecentChanges { mark, machines: Some(machines) })
 }
 
 /// How many seconds the clock of this server is from that of the database, if that is too many.

@@ -21,6 +21,8 @@ pub(super) const MOST_STRANGERS: u32 = 1000;
 pub(super) const MOST_CONFLICTS: u32 = 100;
 /// The most records that a lookup by identifiers returns: two are a conflict already.
 const MOST_FOUND: u32 = 8;
+/// How many records one query reads.
+const READ_AT_ONCE: usize = 64;
 /// All logs together, in bytes; beyond it the oldest are removed.
 pub(super) const MOST_LOGS: i64 = 32 << 20;
 
@@ -70,12 +72,6 @@ impl<'a> MachineRecords<'a> {
         Ok(self.machines("WHERE assigned = $1", &[configuration.into()])?.pop())
     }
 
-    /// The configurations that have a record.
-    pub fn assignments(&self) -> Result<BTreeSet<String>> {
-        let rows = self.query("SELECT assigned FROM machines WHERE assigned IS NOT NULL", &[])?;
-        rows.into_iter().map(|mut row| row.take()).collect()
-    }
-
     /// The first record whose machine was offered this configuration last.
     pub fn offered(&self, configuration: &str) -> Result<Option<Machine>> {
         let condition = format!("WHERE configuration = $1 ORDER BY {ORDER} LIMIT 1");
@@ -108,9 +104,26 @@ impl<'a> MachineRecords<'a> {
         rows.into_iter().map(StoredMachine::new).collect()
     }
 
-    pub fn stored_one(&self, id: MachineId) -> Result<Option<StoredMachine>> {
-        let mut rows = self.query(&format!("SELECT {COLUMNS} FROM machines WHERE id = $1"), &[bytes(id)])?;
-        rows.pop().map(StoredMachine::new).transpose()
+    /// These records with their runs; those that are there.
+    pub fn stored_among(
+        &self,
+        ids: &BTreeSet<MachineId>,
+    ) -> Result<(Vec<StoredMachine>, HashMap<MachineId, RunRecord>)> {
+        let (mut machines, mut runs) = (Vec::new(), HashMap::new());
+        let named = (1..=READ_AT_ONCE).map(|number| format!("${number}")).collect::<Vec<_>>().join(", ");
+        let all: Vec<_> = ids.iter().copied().map(bytes).collect();
+        for some in all.chunks(READ_AT_ONCE) {
+            // One text for any number of them, which databases parse once.
+            let repeated = some.iter().cycle().take(READ_AT_ONCE).cloned().collect::<Vec<_>>();
+            let sql = format!("SELECT {COLUMNS} FROM machines WHERE id IN ({named})");
+            for row in self.query(&sql, &repeated)? {
+                machines.push(StoredMachine::new(row)?);
+            }
+            for row in self.query(&format!("{RUNS} WHERE runs.machine IN ({named})"), &repeated)? {
+                runs.extend([run(row)?]);
+            }
+        }
+        Ok((machines, runs))
     }
 
     pub fn count(&self) -> Result<usize> {
@@ -258,6 +271,8 @@ impl<'a> MachineRecords<'a> {
     pub fn remove_log(&mut self, machine: MachineId) -> Result<()> {
         self.changed.insert(machine);
         self.execute("DELETE FROM logs WHERE machine = $1", &[bytes(machine)])?;
+        // Who asks the database what was changed finds rows, and none that was removed.
+        self.execute("UPDATE runs SET heard = heard WHERE machine = $1", &[bytes(machine)])?;
         Ok(())
     }
 

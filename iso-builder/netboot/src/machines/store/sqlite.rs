@@ -16,12 +16,13 @@ use base::files;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, TransactionBehavior, params_from_iter};
 
+use super::changes::ChangedMachines;
 use super::lock::{StateLock, lock};
 use super::records::MachineRecords;
 use super::schema::{self, SqlDialect};
 use super::sql::{SqlRow, SqlTransaction, SqlValue};
 use super::unreadable::unreadable;
-use super::{ChangedMachines, Durability, MachineStore, SnapshotBody, TransactionBody, WriteLock};
+use super::{ChangeMark, ChangesBody, Durability, MachineStore, SnapshotBody, TransactionBody, WriteLock};
 use crate::machines::token;
 
 /// The file in the state directory, unless another one is named.
@@ -40,6 +41,7 @@ pub struct SqliteStore {
     key: [u8; token::KEY],
     writer: Mutex<Connection>,
     reader: Mutex<Connection>,
+    /// The lock of the directory keeps others from the file.
     changed: ChangedMachines,
     _lock: Option<StateLock>,
 }
@@ -120,13 +122,13 @@ impl MachineStore for SqliteStore {
         // It is rolled back if it is dropped before it is committed.
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate);
         let transaction = transaction.class(Class::DiskIo, what)?;
-        change(&mut MachineRecords::new(&mut &*transaction))?;
-        transaction.commit().class(Class::DiskIo, what)
-    }
-
-    // The lock of the directory keeps others from the file.
-    fn changed(&self) -> Option<&ChangedMachines> {
-        Some(&self.changed)
+        let mut open = &*transaction;
+        let mut records = MachineRecords::new(&mut open);
+        let (changed, machines) = (change(&mut records), std::mem::take(&mut records.changed));
+        let done = changed.and_then(|()| transaction.commit().class(Class::DiskIo, what));
+        // Of a transaction that failed, too: what is read again may be the same.
+        self.changed.add(machines);
+        done
     }
 
     fn look(&self, look: SnapshotBody<'_>) -> Result<()> {
@@ -134,6 +136,12 @@ impl MachineStore for SqliteStore {
         let mut connection = locked(&self.reader);
         let transaction = connection.transaction().class(Class::DiskIo, what)?;
         look(&MachineRecords::new(&mut &*transaction))
+    }
+
+    fn look_at_changes(&self, since: Option<&ChangeMark>, look: ChangesBody<'_>) -> Result<()> {
+        // Before the snapshot: what is changed between the two is read again.
+        let changes = self.changed.since(since);
+        self.look(&mut |records| look(records, changes.clone()))
     }
 }
 

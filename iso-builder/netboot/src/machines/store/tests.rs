@@ -8,6 +8,8 @@ use crate::machines::identity_keys;
 use crate::machines::machine::{DeploymentEvent, DeploymentState, InstallPermission, Machine};
 use crate::moment::Moment;
 use crate::test_support::{StorePlace, for_every_store, operator, told};
+use std::collections::{BTreeMap, BTreeSet};
+use testing::numbers::Numbers;
 
 const NOW: Moment = Moment(7);
 
@@ -27,6 +29,7 @@ for_every_store!(
     tokens_are_kept_as_digests_and_found_by_id_and_name,
     the_audit_log_counts_without_gaps_and_is_read_from_the_end,
     an_action_that_is_not_stored_leaves_no_entry,
+    whoever_reads_what_was_changed_knows_all,
 );
 
 fn machine(query: &str) -> Machine {
@@ -299,4 +302,81 @@ fn an_action_that_is_not_stored_leaves_no_entry(place: &StorePlace) {
     assert!(failed.is_err());
     let all = AuditQuery { before: None, machine: None, limit: 10 };
     assert_eq!(store.read(|records| records.audit(all)).unwrap(), []);
+}
+
+/// The machines and their runs.
+type Known = BTreeMap<MachineId, (Machine, Option<RunRecord>)>;
+
+fn known(records: &MachineRecords<'_>, ids: Option<&BTreeSet<MachineId>>) -> Result<Known> {
+    let (machines, mut runs) = match ids {
+        Some(ids) => records.stored_among(ids)?,
+        None => (records.stored()?, records.runs()?),
+    };
+    let one = |machine: StoredMachine| {
+        let run = runs.remove(&machine.id);
+        Ok((machine.id, (machine.read()?, run)))
+    };
+    machines.into_iter().map(one).collect()
+}
+
+/// Changes something about some machine.
+fn change(store: &dyn MachineStore, ids: &mut Vec<MachineId>, numbers: &mut Numbers) {
+    let id = (!ids.is_empty()).then(|| ids[numbers.below(ids.len())]);
+    let moment = Moment(numbers.below(1000) as u64);
+    match (numbers.below(8), id) {
+        (0..=2, _) | (_, None) => {
+            let new = machine(&format!("serial={}", numbers.below(1 << 30)));
+            ids.push(new.id);
+            put(store, &new).unwrap();
+        }
+        (3, Some(id)) => {
+            ids.retain(|known| *known != id);
+            store.change(Durability::Process, |records| records.remove(id)).unwrap();
+        }
+        (4, Some(id)) => {
+            let change = |records: &mut MachineRecords<'_>| {
+                let machine = records.get(id)?.unwrap();
+                records.put(&Machine { last_seen: moment, ..machine })
+            };
+            store.change(Durability::Process, change).unwrap();
+        }
+        (5, Some(id)) => store.change_run(id, |records| records.remove_log(id)).unwrap(),
+        (6, Some(id)) => store.change_run(id, |records| records.put_log(id, "a log", moment)).unwrap(),
+        (_, Some(id)) => {
+            let run = RunRecord { run: "{}".into(), heard: Some(moment), has_log: false };
+            store.change_run(id, |records| records.put_run(id, &run)).unwrap();
+        }
+    }
+}
+
+fn whoever_reads_what_was_changed_knows_all(place: &StorePlace) {
+    let stores: Vec<_> = (0..if place.url.is_some() { 3 } else { 1 }).map(|_| place.open()).collect();
+    let (mut numbers, mut ids, mut mark, mut all) = (Numbers(7), Vec::new(), None, Known::new());
+    let (mut few, mut removals) = (0, 0);
+    for _ in 0..200 {
+        for _ in 0..numbers.below(4) {
+            change(&*stores[numbers.below(stores.len())], &mut ids, &mut numbers);
+        }
+        let read = |records: &MachineRecords<'_>, changes: RecentChanges| {
+            let some = known(records, changes.machines.as_ref())?;
+            Ok((changes, some, records.count()?, known(records, None)?))
+        };
+        let (changes, some, count, expected) = stores[0].read_changes(mark.as_ref(), read).unwrap();
+        few += u32::from(some.len() < expected.len());
+        match &changes.machines {
+            Some(changed) => all.retain(|id, _| !changed.contains(id)),
+            None => all.clear(),
+        }
+        all.extend(some);
+        // What was removed by another server is only known by their number.
+        if all.len() > count {
+            removals += 1;
+            all.clone_from(&expected);
+        }
+        assert_eq!(all, expected);
+        mark = Some(changes.mark);
+    }
+    // Transactions of other tests let more be read from a server that they share.
+    let is_shared = place.url.is_some();
+    assert!((is_shared || few > 100) && (removals > 0) == is_shared, "{few} {removals}");
 }

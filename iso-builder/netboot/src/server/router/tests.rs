@@ -4,7 +4,7 @@ use crate::machines::id::MachineId;
 use crate::machines::machine::OperatorAction;
 use crate::machines::machine::{DeploymentEvent, DeploymentState, Machine};
 use crate::machines::store::{
-    ChangedMachines, Durability, MachineStore, SnapshotBody, TransactionBody, WriteLock,
+    ChangeMark, ChangesBody, Durability, MachineStore, SnapshotBody, TransactionBody, WriteLock,
 };
 use crate::machines::token;
 use crate::server::health::{HealthCheck, look};
@@ -197,11 +197,11 @@ impl MachineStore for FailingStore {
         Err((self.0)())
     }
 
-    fn changed(&self) -> Option<&ChangedMachines> {
-        None
+    fn look(&self, _: SnapshotBody<'_>) -> Result<()> {
+        Err((self.0)())
     }
 
-    fn look(&self, _: SnapshotBody<'_>) -> Result<()> {
+    fn look_at_changes(&self, _: Option<&ChangeMark>, _: ChangesBody<'_>) -> Result<()> {
         Err((self.0)())
     }
 }

@@ -1,8 +1,10 @@
 use super::*;
 use crate::machines::machine::Machine;
+use crate::machines::store::RunRecord;
 use crate::test_support::{StorePlace, postgres_server, told};
 use base::failure::{class_of, render};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 use testing::postgres::{PASSWORD, PostgresServer, USER};
@@ -233,4 +235,64 @@ fn authority() -> (String, Issuer<'static, KeyPair>) {
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let certificate = params.self_signed(&key).unwrap();
     (certificate.pem(), Issuer::new(params, key))
+}
+
+/// The machines that were changed since the mark, and the next mark.
+fn changed(store: &dyn MachineStore, since: Option<&ChangeMark>) -> RecentChanges {
+    store.read_changes(since, |_, changes| Ok(changes)).unwrap()
+}
+
+#[test]
+fn what_is_committed_after_later_transactions_is_read_all_the_same() {
+    let url = StorePlace::postgres().url.unwrap();
+    let [one, other] = [(); 2].map(|()| Told::default().open(&url).unwrap());
+    let [slow, quick] = ["serial=1", "serial=2"].map(machine);
+    let run = RunRecord { run: "{}".into(), heard: None, has_log: false };
+    let (written, is_written) = std::sync::mpsc::channel();
+    let (read, is_read) = std::sync::mpsc::channel();
+    put(&one, &slow).unwrap();
+    let before = changed(&other, None).mark;
+    let store: &dyn MachineStore = &one;
+    let between = std::thread::scope(|scope| {
+        let reports = scope.spawn(move || {
+            store.change_run(slow.id, |records| {
+                records.put_run(slow.id, &run)?;
+                written.send(()).unwrap();
+                is_read.recv().unwrap();
+                Ok(())
+            })
+        });
+        is_written.recv().unwrap();
+        put(&other, &quick).unwrap();
+        let changes = changed(&other, Some(&before));
+        assert!(changes.machines.unwrap().contains(&quick.id));
+        read.send(()).unwrap();
+        reports.join().unwrap().unwrap();
+        changes.mark
+    });
+    assert!(changed(&other, Some(&between)).machines.unwrap().contains(&slow.id));
+}
+
+#[test]
+fn a_mark_of_another_server_or_of_long_ago_is_none() {
+    let mut server = PostgresServer::start();
+    let store = Told::default().open(&server.database()).unwrap();
+    let machine = machine("serial=1");
+    put(&store, &machine).unwrap();
+    let mark = changed(&store, None).mark;
+    let since = |number: u64| changed(&store, Some(&ChangeMark { number, ..mark.clone() })).machines;
+    assert_eq!(since(mark.number), Some(BTreeSet::new()));
+    assert_eq!(since(mark.number - 1), Some([machine.id].into()));
+    assert_eq!(since(mark.number + 1), None, "more transactions than there were");
+    assert_eq!(since(mark.number.wrapping_sub(MOST_TRANSACTIONS)), None);
+    // A restart, as of a standby that takes its place.
+    server.stop();
+    server.start_again();
+    let changes = changed(&store, Some(&mark));
+    assert_eq!(changes.machines, None);
+    assert_eq!(changed(&store, Some(&changes.mark)).machines, Some(BTreeSet::new()));
+    // Rows whose numbers are not kept.
+    let sql = "VACUUM FREEZE nqrust.machines, nqrust.runs, nqrust.logs";
+    server.run(&server.url("fleet0"), sql);
+    assert_eq!(changed(&store, Some(&changes.mark)).machines, Some(BTreeSet::new()));
 }
