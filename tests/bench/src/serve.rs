@@ -116,8 +116,10 @@ impl BenchServer {
         let directory = artifacts.disk("nginx");
         fs::create_dir_all(&directory)?;
         let port = free_port()?;
+        // The user of nginx's workers, where root starts it, need not be able to read below its home directory.
+        let user = if nix::unistd::Uid::effective().is_root() { "user root;\n" } else { "" };
         let configuration = format!(
-            "daemon off;\nworker_processes auto;\npid {0}/pid;\nerror_log {0}/error.log;\n\
+            "{user}daemon off;\nworker_processes auto;\npid {0}/pid;\nerror_log {0}/error.log;\n\
              events {{ worker_connections 1024; }}\n\
              http {{\n  access_log off;\n  sendfile on;\n  tcp_nopush on;\n  client_body_temp_path {0}/body;\n  \
              proxy_temp_path {0}/proxy;\n  fastcgi_temp_path {0}/fastcgi;\n  uwsgi_temp_path {0}/uwsgi;\n  \
