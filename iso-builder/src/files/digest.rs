@@ -56,26 +56,52 @@ pub(super) fn digest_of_path_by(path: &Path, digest: &dyn Fn(&Path) -> Result<Di
     if !path.is_dir() {
         return digest(path);
     }
-    let mut hasher = Hasher::default();
+    let mut hasher = TreeHasher::default();
     for entry in WalkDir::new(path).min_depth(1).sort_by_file_name() {
         let entry = entry.with_context(|| format!("reading {}", path.display()))?;
-        let name = entry.path().strip_prefix(path)?.as_os_str().as_encoded_bytes();
         let (kind, content) = if entry.file_type().is_dir() {
-            ('d', Digest::of(b""))
+            (TreeHasher::DIRECTORY, Digest::of(b""))
         } else if entry.file_type().is_symlink() {
-            ('l', Digest::of(fs::read_link(entry.path())?.as_os_str().as_encoded_bytes()))
+            (TreeHasher::LINK, Digest::of(fs::read_link(entry.path())?.as_os_str().as_encoded_bytes()))
         } else if !entry.file_type().is_file() {
             // Opening a pipe would wait for ever, and reading /dev/zero would never end.
             let what = format!("{} is neither a file, a directory nor a link", entry.path().display());
             return Err(Failure::new(Class::Invalid, what).hint("Remove it.").into());
         } else {
             let executable = entry.metadata()?.permissions().mode() & 0o100 != 0;
-            (if executable { 'x' } else { 'f' }, digest(entry.path())?)
+            (TreeHasher::file(executable), digest(entry.path())?)
         };
-        hasher.update(format!("{kind} {} {content} ", name.len()).as_bytes());
-        hasher.update(name);
+        hasher.add(kind, entry.path().strip_prefix(path)?, content);
     }
     Ok(hasher.finish())
+}
+
+/// The digest of a directory ([`digest_of_path`]), from its entries in the order of their paths.
+#[derive(Default)]
+#[allow(missing_debug_implementations)]
+pub struct TreeHasher(Hasher);
+
+impl TreeHasher {
+    pub const DIRECTORY: char = 'd';
+    pub const LINK: char = 'l';
+
+    /// The kind of a file.
+    #[must_use]
+    pub fn file(executable: bool) -> char {
+        if executable { 'x' } else { 'f' }
+    }
+
+    /// `content` is the digest of a file's bytes or of a link's target, and for a directory that of nothing.
+    pub fn add(&mut self, kind: char, path: &Path, content: Digest) {
+        let name = path.as_os_str().as_encoded_bytes();
+        self.0.update(format!("{kind} {} {content} ", name.len()).as_bytes());
+        self.0.update(name);
+    }
+
+    #[must_use]
+    pub fn finish(self) -> Digest {
+        self.0.finish()
+    }
 }
 
 #[cfg(test)]

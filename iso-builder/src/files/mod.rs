@@ -5,7 +5,7 @@ mod known;
 mod link;
 mod reporting;
 
-pub use digest::{CachedFile, digest_of_file, digest_of_path};
+pub use digest::{CachedFile, TreeHasher, digest_of_file, digest_of_path};
 pub use known::KnownFiles;
 pub use link::link_or_copy;
 pub use reporting::ReportingReader;

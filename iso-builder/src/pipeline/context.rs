@@ -1,6 +1,7 @@
 //! The state of one build: its inputs, its lock, and how its steps run in the sandbox.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use base::progress::Progress;
@@ -27,8 +28,8 @@ pub(super) struct Build<'a> {
     pub(super) policy: LockPolicy,
     /// The key that signs the modules of extensions.
     pub(super) module_key: Option<PathBuf>,
-    /// The product's own files, laid out for the steps.
-    pub(super) product: ProductOverlays,
+    /// The product's own files.
+    pub(super) product: Arc<ProductOverlays>,
     pub(super) progress: &'a Progress,
 }
 
@@ -43,7 +44,7 @@ impl<'a> Build<'a> {
     ) -> Result<Self> {
         let inputs = BuildInputs::gather(loaded, options, cache, LockUse::Known, progress)?;
         let lock = inputs.lock(options.policy, approve, progress)?;
-        let product = ProductOverlays::lay_out(&inputs.cache.scratch())?;
+        let product = Arc::new(ProductOverlays::below(inputs.cache.scratch()));
         let module_key = options.module_key.clone();
         let build = Self { inputs, lock, policy: options.policy, module_key, product, progress };
         build.given_epoch().map_or(Ok(()), check_epoch)?;

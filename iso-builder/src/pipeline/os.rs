@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use base::digest::Digest;
@@ -19,6 +20,7 @@ use super::{hardware, initrd, overlay};
 use crate::cache::{StepKey, StepOutputs};
 use crate::definition::Base;
 use crate::packages::ResolvedPackage;
+use crate::product::ProductTree;
 use crate::steps::{
     BaseSource, COVERAGE_OUTPUT, IMAGE_HASHES_OUTPUT, IMAGE_OUTPUT, ImageCompression, ImageHashes,
     OVERLAY_OUTPUT, ProductIdentity, RootfsSource, StepWork, keep_epoch,
@@ -82,7 +84,7 @@ impl Build<'_> {
 
     /// `vmlinuz`, `initrd` as dracut makes it, `kernel-release`, `loaders/`.
     pub(super) fn kernel(&self, base: &BaseSystem, extensions: &MadeExtensions) -> Result<StepOutputs> {
-        let mut overlays = vec![Overlay::Directory(self.product.initrd())];
+        let mut overlays = vec![Overlay::Product(Arc::clone(&self.product), ProductTree::Initrd)];
         overlays.extend(extensions.initrd.iter().cloned());
         overlays.extend(self.overlays(&self.inputs.loaded.definition.overlays.initrd)?);
         let inputs = json!({
@@ -133,7 +135,7 @@ impl Build<'_> {
         let overlays: Vec<_> = distribution
             .map(|outputs| Overlay::Output(outputs.clone(), OVERLAY_OUTPUT))
             .into_iter()
-            .chain([Overlay::Directory(self.product.rootfs())])
+            .chain([Overlay::Product(Arc::clone(&self.product), ProductTree::Rootfs)])
             .chain(extensions.rootfs.iter().cloned())
             .chain(self.overlays(&definition.overlays.rootfs)?)
             .chain(self.shipped()?)

@@ -5,13 +5,19 @@
 
 pub mod requirements;
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
+use base::digest::Digest;
 use base::files;
+use tempfile::TempDir;
+
+use crate::files::TreeHasher;
 
 include!(concat!(env!("OUT_DIR"), "/overlays.rs"));
 
@@ -46,32 +52,82 @@ enum ProductContent {
     Link(&'static str),
 }
 
-/// The files of the product in a directory of their own, which is removed with this value.
+/// The trees of an image over which files of the product go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProductTree {
+    Rootfs,
+    /// What the initrd is made from.
+    Initrd,
+}
+
+impl ProductTree {
+    fn files(self) -> &'static [ProductFile] {
+        match self {
+            Self::Rootfs => ROOTFS,
+            Self::Initrd => INITRD,
+        }
+    }
+
+    /// The digest of the directory with its files, as [`digest_of_path`](crate::files::digest_of_path) has it.
+    #[must_use]
+    pub fn digest(self) -> Digest {
+        let mut entries = BTreeMap::new();
+        for file in self.files() {
+            let path = Path::new(file.path);
+            for above in path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
+                entries.insert(above, (TreeHasher::DIRECTORY, Digest::of(b"")));
+            }
+            let entry = match file.content {
+                ProductContent::File { bytes, executable } => {
+                    (TreeHasher::file(executable), Digest::of(bytes))
+                }
+                ProductContent::Link(target) => (TreeHasher::LINK, Digest::of(target.as_bytes())),
+            };
+            entries.insert(path, entry);
+        }
+        let mut hasher = TreeHasher::default();
+        for (path, (kind, content)) in entries {
+            hasher.add(kind, path, content);
+        }
+        hasher.finish()
+    }
+}
+
+/// The files of the product in directories of their own, which are removed with this value. A build of which all steps are made
+/// needs none of them, so they are written for the first that asks.
 #[derive(Debug)]
-pub struct ProductOverlays(tempfile::TempDir);
+pub struct ProductOverlays {
+    scratch: PathBuf,
+    rootfs: Mutex<Option<TempDir>>,
+    initrd: Mutex<Option<TempDir>>,
+}
 
 impl ProductOverlays {
-    /// Writes the files below a new directory in `scratch`.
-    pub fn lay_out(scratch: &Path) -> Result<Self> {
-        let directory = tempfile::tempdir_in(scratch).context("making a scratch directory")?;
-        let overlays = Self(directory);
-        for (root, files) in [(overlays.rootfs(), ROOTFS), (overlays.initrd(), INITRD)] {
-            for file in files {
-                file.place(&root)?;
-            }
+    /// Directories below `scratch`.
+    #[must_use]
+    pub fn below(scratch: PathBuf) -> Self {
+        Self { scratch, rootfs: Mutex::default(), initrd: Mutex::default() }
+    }
+
+    /// The directory with the files for a tree.
+    pub fn directory(&self, tree: ProductTree) -> Result<PathBuf> {
+        let place = match tree {
+            ProductTree::Rootfs => &self.rootfs,
+            ProductTree::Initrd => &self.initrd,
+        };
+        let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(there) = &*place {
+            return Ok(there.path().to_owned());
         }
-        Ok(overlays)
-    }
-
-    #[must_use]
-    pub fn rootfs(&self) -> PathBuf {
-        self.0.path().join("rootfs")
-    }
-
-    /// The overlay of the tree that the initrd is made from.
-    #[must_use]
-    pub fn initrd(&self) -> PathBuf {
-        self.0.path().join("initrd")
+        let directory = tempfile::tempdir_in(&self.scratch).context("making a scratch directory")?;
+        // The top has the mode of a root.
+        let root = directory.path();
+        fs::set_permissions(root, fs::Permissions::from_mode(0o755))
+            .with_context(|| format!("writing {}", root.display()))?;
+        for file in tree.files() {
+            file.place(root)?;
+        }
+        Ok(place.insert(directory).path().to_owned())
     }
 }
 
@@ -109,12 +165,17 @@ mod tests {
     #[test]
     fn the_compiled_in_files_are_those_of_the_repository_with_their_modes_and_links() {
         let scratch = tempfile::tempdir().unwrap();
-        let overlays = ProductOverlays::lay_out(scratch.path()).unwrap();
+        let overlays = ProductOverlays::below(scratch.path().to_owned());
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../overlays");
-        for (laid_out, name) in [(overlays.rootfs(), "rootfs"), (overlays.initrd(), "initrd")] {
+        for (tree, name) in [(ProductTree::Rootfs, "rootfs"), (ProductTree::Initrd, "initrd")] {
             let expected = digest_of_path(&source.join(name)).unwrap();
-            assert_eq!(digest_of_path(&laid_out).unwrap(), expected, "{name}");
+            assert_eq!(tree.digest(), expected, "{name}");
+            let directory = overlays.directory(tree).unwrap();
+            assert_eq!(digest_of_path(&directory).unwrap(), expected, "{name}");
+            assert_eq!(overlays.directory(tree).unwrap(), directory, "they are written once");
         }
+        drop(overlays);
+        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
     }
 
     #[test]

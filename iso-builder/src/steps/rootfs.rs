@@ -405,8 +405,8 @@ mod tests {
     fn a_tree_is_refused_where_a_unit_that_starts_everything_is_masked_empty_or_missing() {
         let directory = tempfile::tempdir().unwrap();
         let tree = Tree::empty(directory.path()).unwrap();
-        let overlays = product::ProductOverlays::lay_out(directory.path()).unwrap();
-        tree.overlay(&overlays.rootfs()).unwrap();
+        let overlays = product::ProductOverlays::below(directory.path().to_owned());
+        tree.overlay(&overlays.directory(product::ProductTree::Rootfs).unwrap()).unwrap();
         let told = || check_product(&tree).map_err(|error| base::failure::render(&error));
         let text = told().unwrap_err();
         assert!(text.contains("/usr/bin/installer is missing") && !text.contains("nqrust-"), "{text}");
