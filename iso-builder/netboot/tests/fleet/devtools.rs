@@ -64,11 +64,17 @@ impl Tab {
         let session = tab.call("Target.attachToTarget", json!({ "targetId": target, "flatten": true }));
         tab.session = Some(session["sessionId"].as_str().unwrap().to_owned());
         tab.call("Page.enable", json!({}));
+        tab.call("Page.setLifecycleEventsEnabled", json!({ "enabled": true }));
         tab
     }
 
     /// Sends a command; returns its result.
     pub(crate) fn call(&mut self, method: &str, parameters: Value) -> Value {
+        self.ask(method, parameters).unwrap_or_else(|answer| panic!("{method}: {answer}"))
+    }
+
+    /// Sends a command; returns its result, or the answer that tells its error.
+    fn ask(&mut self, method: &str, parameters: Value) -> Result<Value, Value> {
         self.last += 1;
         let mut message = json!({ "id": self.last, "method": method, "params": parameters });
         if let Some(session) = &self.session {
@@ -80,8 +86,8 @@ impl Tab {
         loop {
             let message = self.message();
             if message["id"] == self.last {
-                assert!(message.get("error").is_none(), "{method}: {message}");
-                return message["result"].clone();
+                let result = message.get("result").cloned();
+                return result.ok_or(message);
             }
             self.events.push(message);
         }
@@ -94,9 +100,8 @@ impl Tab {
         serde_json::from_slice(&bytes).unwrap()
     }
 
-    fn await_event(&mut self, method: &str) {
-        let is_it = |event: &Value| event["method"] == method;
-        if let Some(place) = self.events.iter().position(is_it) {
+    fn await_event(&mut self, is_it: impl Fn(&Value) -> bool) {
+        if let Some(place) = self.events.iter().position(&is_it) {
             self.events.drain(..=place);
             return;
         }
@@ -119,7 +124,12 @@ impl Tab {
         self.events.clear();
         let answer = self.call("Page.navigate", json!({ "url": url }));
         assert!(answer.get("errorText").is_none(), "{url}: {answer}");
-        self.await_event("Page.loadEventFired");
+        // The event of an earlier page can still come.
+        let loader = answer["loaderId"].clone();
+        self.await_event(|event| {
+            let told = &event["params"];
+            event["method"] == "Page.lifecycleEvent" && told["name"] == "load" && told["loaderId"] == loader
+        });
     }
 
     /// The value of an expression of JavaScript in the page, or that of its promise.
@@ -127,10 +137,10 @@ impl Tab {
         self.evaluate(expression).unwrap_or_else(|answer| panic!("{expression}: {answer}"))
     }
 
-    /// The value of an expression, or the answer that tells its exception.
+    /// The value of an expression, or the answer that tells its exception, or that the page was left meanwhile.
     fn evaluate(&mut self, expression: &str) -> Result<Value, Value> {
         let parameters = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
-        let answer = self.call("Runtime.evaluate", parameters);
+        let answer = self.ask("Runtime.evaluate", parameters)?;
         if answer.get("exceptionDetails").is_some() {
             return Err(answer);
         }
@@ -172,7 +182,9 @@ impl Tab {
     pub(crate) fn tab_to(&mut self, selector: &str) {
         for _ in 0..2000 {
             self.press("Tab");
-            if self.value(&format!("document.activeElement.matches({})", json!(selector))) == true {
+            // A key before can have led to another page, which is being loaded.
+            let is_there = self.evaluate(&format!("document.activeElement.matches({})", json!(selector)));
+            if is_there == Ok(true.into()) {
                 return;
             }
         }
