@@ -40,14 +40,17 @@ impl Disk {
     /// the disk.
     #[must_use]
     pub fn is_path_of(&self, other: &Self) -> bool {
-        let same_name = self.own_wwn().is_some_and(|name| other.own_wwn() == Some(name));
-        let serials = [self, other].map(Self::own_serial);
-        let other_serial = matches!(serials, [Some(one), Some(two)] if one != two);
-        same_name
-            && !other_serial
-            && self.name != other.name
+        // Many disks are compared with each other one, so what needs no copy of a text comes first.
+        let same_text =
+            |(one, two): (&str, &str)| without_format(one).eq_ignore_ascii_case(without_format(two));
+        let could_be = self.name != other.name
             && (self.size, self.logical_sector) == (other.size, other.logical_sector)
             && (self.namespace, &self.model) == (other.namespace, &other.model)
+            && self.wwn.as_deref().zip(other.wwn.as_deref()).is_some_and(same_text);
+        let same_name = || self.own_wwn().is_some_and(|name| other.own_wwn() == Some(name));
+        let other_serial =
+            || matches!((self.own_serial(), other.own_serial()), (Some(one), Some(two)) if one != two);
+        could_be && same_name() && !other_serial()
     }
 
     /// The names of its links in a directory below `/dev/disk`, those of its paths too.
@@ -119,9 +122,17 @@ impl Inventory {
 /// and labels on disks have `0x5000c500…`.
 #[must_use]
 pub fn bare_wwn(text: &str) -> String {
-    let text = text.to_ascii_lowercase();
+    without_format(text).to_ascii_lowercase()
+}
+
+/// The text without that prefix, in whatever case.
+fn without_format(text: &str) -> &str {
     let prefixes = ["naa.", "eui.", "uuid.", "t10.", "0x"];
-    prefixes.iter().find_map(|prefix| text.strip_prefix(prefix)).unwrap_or(&text).to_owned()
+    let rest = |prefix: &&str| {
+        let (start, rest) = text.split_at_checked(prefix.len())?;
+        start.eq_ignore_ascii_case(prefix).then_some(rest)
+    };
+    prefixes.iter().find_map(rest).unwrap_or(text)
 }
 
 /// Whether the text is what makers leave in a field that they do not fill: a placeholder, one character, a short text again and
