@@ -190,7 +190,6 @@ fn set_time(all: &mut GaugeSnapshot, gauge: Gauge, at: &str) {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
     use std::fs;
 
     use cluster::kept_version::NodeKubernetes;
@@ -390,9 +389,6 @@ mod tests {
     fn the_page_about_metrics_has_those_of_a_node_and_no_others() {
         let (_root, status, facts) = full();
         let text = of(&status, &facts).text();
-        let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
-        let known: BTreeSet<&str> = types.map(|(name, _)| name).collect();
-        testing::docs::metrics_are_those_of("Nodes", &known);
-        testing::prometheus::accepts("metrics of a node", &text);
+        testing::docs::metrics_are_those_of("Nodes", &text);
     }
 }

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 
+use crate::prometheus;
+
 /// The root of the repository.
 pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -178,16 +180,19 @@ pub fn commands_are_those_of(program: &clap::Command) {
     assert!(whole > 5, "{whole} commands of {} are shown", program.get_name());
 }
 
-/// Fails unless the tables below the heading `part` of the page about metrics name these metrics and no others, and its queries use no
-/// others.
-pub fn metrics_are_those_of(part: &str, known: &BTreeSet<&str>) {
+/// Fails unless Prometheus accepts the text of metrics, and the tables below the heading `part` of the page about metrics name those in
+/// it and no others, and its queries use no others.
+pub fn metrics_are_those_of(part: &str, text: &str) {
+    prometheus::accepts(&format!("metrics of {part}"), text);
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    let known: BTreeSet<&str> = types.map(|(name, _)| name).collect();
     let page = fs::read_to_string(repository().join("docs/how-to/metrics.md")).unwrap();
     let (_, below) = page.split_once(&format!("\n## {part}\n")).unwrap();
     let below = below.split("\n## ").next().unwrap();
     let is_name = |word: &&str| word.starts_with("nqrust_") || word.starts_with("process_");
     let rows = below.lines().filter(|line| line.starts_with("| `"));
     let names = rows.flat_map(|row| row.split('|').nth(1).unwrap().split('`'));
-    assert_eq!(names.filter(is_name).collect::<BTreeSet<_>>(), *known);
+    assert_eq!(names.filter(is_name).collect::<BTreeSet<_>>(), known);
     for word in
         below.split(|c: char| !c.is_ascii_lowercase() && !c.is_ascii_digit() && c != '_').filter(is_name)
     {

@@ -376,7 +376,6 @@ impl Drop for RequestMeter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
 
     fn text(metrics: &ServerMetrics, format: MetricsFormat) -> String {
         let stages = vec![("writing", "installing", 7), ("failed", "failed", 0)];
@@ -482,9 +481,6 @@ mod tests {
         metrics.boot_answered("disk", "unknown");
         metrics.operator_acted("deny", "done");
         let text = text(&metrics, MetricsFormat::Prometheus);
-        let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
-        let known: BTreeSet<&str> = types.map(|(name, _)| name).collect();
-        testing::docs::metrics_are_those_of("Boot servers", &known);
-        testing::prometheus::accepts("metrics of a server", &text);
+        testing::docs::metrics_are_those_of("Boot servers", &text);
     }
 }

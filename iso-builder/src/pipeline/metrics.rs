@@ -241,7 +241,6 @@ impl BuildMetrics {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
     use std::fs;
 
     use anyhow::anyhow;
@@ -392,9 +391,6 @@ mod tests {
     fn the_page_about_metrics_has_those_of_builds_and_no_others() {
         let scene = Scene::new();
         let text = scene.run(vec![ended("small", Ok(()))], None);
-        let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
-        let known: BTreeSet<&str> = types.map(|(name, _)| name).collect();
-        testing::docs::metrics_are_those_of("Builds", &known);
-        testing::prometheus::accepts("metrics of builds", &text);
+        testing::docs::metrics_are_those_of("Builds", &text);
     }
 }
